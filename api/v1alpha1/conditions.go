@@ -107,7 +107,8 @@ const (
 	ReasonTooManyToHold = "TooManyToHold"
 	// ReasonTooSlow: Warren may hold messages for a limited time, and examining all of them takes longer.
 	ReasonTooSlow = "TooSlow"
-	// ReasonIncomplete: the job has ended, and messages failed or were not seen.
+	// ReasonIncomplete: the job has ended, and messages failed or were not seen. Or another consumer may hold some of the messages
+	// that the job counted, or another job has taken some of them.
 	ReasonIncomplete = "Incomplete"
 	// ReasonDeleting: the Purge deletes messages.
 	ReasonDeleting = "Deleting"

@@ -140,6 +140,10 @@ type FinishedJob struct {
 	// +required
 	SpecHash string `json:"specHash,omitempty"`
 
+	// startTime is when the Redrive or Purge began to take messages. It is absent if it examined none.
+	// +optional
+	StartTime *metav1.Time `json:"startTime,omitempty"`
+
 	// completionTime is when the Redrive or Purge first finished.
 	// +required
 	CompletionTime metav1.Time `json:"completionTime,omitzero"`

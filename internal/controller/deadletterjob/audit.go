@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
+	"k8s.io/utils/ptr"
 
 	"github.com/warren-mq/warren/api/v1alpha1"
 	"github.com/warren-mq/warren/internal/controller/conditions"
@@ -19,7 +20,7 @@ func (s *scope) auditLog() logr.Logger {
 
 // logStart logs that a job starts to take messages, or continues after an interruption.
 func (s *scope) logStart(verb string) {
-	s.auditLog().Info(verb, "consumerQueue", s.before.ConsumerQueue, "source", s.status.Source, "total", number(s.status.Total),
+	s.auditLog().Info(verb, "consumerQueue", s.before.ConsumerQueue, "source", s.status.Source, "total", ptr.Deref(s.status.Total, 0),
 		"selection", selectionText(s.before.Select), "dryRun", s.before.DryRun, "reason", s.before.Reason)
 }
 

@@ -88,6 +88,27 @@ func TestARedriveThatIsDeletedWhileItRunsIsLogged(t *testing.T) {
 	}
 }
 
+func TestADryRunThatStopsIsNotLoggedAsAMove(t *testing.T) {
+	t.Parallel()
+	w := newRedriveWorld(t, controllertest.InSync(t, `{}`), `{consumerQueueRef: {name: orders}, dryRun: true}`)
+	w.begin()
+	w.Mover.Stopped = mover.Progress{State: mover.Moving, Moved: 3}
+	var lines []string
+	w.logTo(&lines)
+	redrive := w.get()
+	redrive.Spec.Cancel = true
+	if err := w.API.Update(t.Context(), redrive); err != nil {
+		t.Fatal(err)
+	}
+	for w.get().Status.CompletionTime == nil {
+		w.reconcile()
+	}
+	topologytest.Equal(t, "lines", 1, len(lines))
+	if want := `"counts"="3 of 9 messages would be moved"`; !strings.Contains(lines[0], want) {
+		t.Errorf("the line lacks %s: %s", want, lines[0])
+	}
+}
+
 // A job may be deleted before it continues. Its last line has the counts.
 func TestARedriveThatStopsIsLogged(t *testing.T) {
 	t.Parallel()

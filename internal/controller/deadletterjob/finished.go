@@ -96,10 +96,10 @@ func (r *Reconciler) recordInConsumerQueue(ctx context.Context, job Job) error {
 	return nil
 }
 
-// withFinished returns the list with the job as its newest entry. A job that is listed already keeps its time.
+// withFinished returns the list with the job as its newest entry. A job that is listed already keeps its times.
 func withFinished(list []v1alpha1.FinishedJob, job finished) []v1alpha1.FinishedJob {
 	if at := slices.IndexFunc(list, job.isSameJob); at >= 0 {
-		job.CompletionTime = list[at].CompletionTime
+		job.StartTime, job.CompletionTime = list[at].StartTime, list[at].CompletionTime
 	}
 	list = append(slices.DeleteFunc(slices.Clone(list), job.isSameJob), v1alpha1.FinishedJob(job))
 	return list[max(0, len(list)-v1alpha1.MaxFinishedJobs):]
@@ -138,7 +138,7 @@ type finished v1alpha1.FinishedJob
 
 // finishedJob returns the entry of a job.
 func finishedJob(job Job) finished {
-	entry := finished{Kind: string(job.Kind), Name: job.GetName(), SpecHash: specHash(job.Object)}
+	entry := finished{Kind: string(job.Kind), Name: job.GetName(), SpecHash: specHash(job.Object), StartTime: job.tookSince()}
 	if job.Status.CompletionTime != nil {
 		entry.CompletionTime = *job.Status.CompletionTime
 	}

@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/warren-mq/warren/api/v1alpha1"
@@ -146,3 +148,11 @@ func (j Job) key() Key { return Key{j.Kind, client.ObjectKeyFromObject(j.Object)
 
 // hasBegun reports whether messages may have been taken already.
 func (j Job) hasBegun() bool { return j.Status.Total != nil }
+
+// tookSince returns when the job began to take messages; nil if it examined none.
+func (j Job) tookSince() *metav1.Time {
+	if ptr.Deref(j.Status.Examined, 0) == 0 {
+		return nil
+	}
+	return j.Status.StartTime
+}

@@ -67,8 +67,13 @@ func (s *scope) checkOvertaken(ctx context.Context, shares bool) (*Blocker, erro
 		return nil, err
 	}
 	for _, other := range jobs {
-		if !other.DryRun && s.beganBefore(other.Status.StartTime) && number(other.Status.Examined) > 0 &&
-			other.Status.Source == s.status.Source && s.isAt(other.Status.Location) {
+		if other.DryRun || other.key() == s.key() {
+			continue
+		}
+		if s.Tasks.statuses[other.Kind].IsOlder(other.Object) { // the newest version may have taken messages
+			return nil, statuswriter.ErrStaleCache
+		}
+		if s.isAfterStart(other.tookSince()) && other.Status.Source == s.status.Source && s.isAt(other.Status.Location) {
 			return s.overtaken(other.Kind, client.ObjectKeyFromObject(other.Object)), nil
 		}
 	}
@@ -78,7 +83,7 @@ func (s *scope) checkOvertaken(ctx context.Context, shares bool) (*Blocker, erro
 		}
 		for _, entry := range cq.Status.FinishedJobs { // the job itself may be gone
 			exists := func(job Job) bool { return job.GetNamespace() == cq.Namespace && finishedJob(job).isSameJob(entry) }
-			if s.beganBefore(&entry.CompletionTime) && !slices.ContainsFunc(jobs, exists) {
+			if s.isAfterStart(entry.StartTime) && !slices.ContainsFunc(jobs, exists) {
 				return s.overtaken(Kind(entry.Kind), client.ObjectKey{Namespace: cq.Namespace, Name: entry.Name}), nil
 			}
 		}
@@ -114,7 +119,8 @@ func (s *scope) jobsAndRecords(ctx context.Context, shares bool) (jobs []Job, cq
 	return jobs, cqs, err
 }
 
-func (s *scope) beganBefore(at *metav1.Time) bool {
+// isAfterStart reports whether a time is later than the start of the job.
+func (s *scope) isAfterStart(at *metav1.Time) bool {
 	return at != nil && at.After(s.status.StartTime.Time)
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/warren-mq/warren/api/v1alpha1"
@@ -74,14 +75,14 @@ func (w *purgeWork) Config(m Move) (mover.Config, *Blocker) {
 	if wrong != nil {
 		return mover.Config{}, wrong
 	}
-	counted := newPurgeCounts(w.purge.Namespace, m.ConsumerQueue, int(number(w.status.Deleted)))
+	counted := newPurgeCounts(w.purge.Namespace, m.ConsumerQueue, int(ptr.Deref(w.status.Deleted, 0)))
 	config := mover.Config{Filter: purgeFilter, DryRun: true, Apart: countedApart(purgeFilter.rules), Report: counted.countSkipped}
 	if w.job.DryRun {
 		config.Report = func(mover.Progress) {}
 	}
 	if w.isCounted() {
 		config.DryRun, config.Delete, config.Report = false, true, counted.purged
-		config.Moved, config.Limit = int(number(w.status.Deleted)), int(*w.status.Matched)
+		config.Moved, config.Limit = int(ptr.Deref(w.status.Deleted, 0)), int(*w.status.Matched)
 		config.Selective = w.purge.Spec.Selector != nil || m.Source.Shared
 	}
 	return config, nil
@@ -107,7 +108,7 @@ func (w *purgeWork) CompletionEvent() (reason, note string) {
 	switch {
 	case isDeleting(w.status):
 		return eventPurged, interruption(w.status)
-	case number(w.status.Deleted) == 0:
+	case ptr.Deref(w.status.Deleted, 0) == 0:
 		return "", ""
 	}
 	return eventPurged, w.Summary()

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"strings"
 
+	"k8s.io/utils/ptr"
+
 	"github.com/warren-mq/warren/api/v1alpha1"
 	"github.com/warren-mq/warren/internal/text"
 )
@@ -20,10 +22,10 @@ func afterCount(purge *v1alpha1.Purge, consumers int) *Blocker {
 	case purge.Spec.DryRun && matched > limit:
 		return ended(v1alpha1.ReasonDryRun, &status.JobStatus, consumers, purgeText(status, fmt.Sprintf(
 			"none of %s would be deleted: %s match, and spec.expectedAtMost is %d",
-			text.Count(number(status.Total), "message"), text.Count(matched, "message"), limit)))
+			text.Count(ptr.Deref(status.Total, 0), "message"), text.Count(matched, "message"), limit)))
 	case purge.Spec.DryRun:
 		return ended(v1alpha1.ReasonDryRun, &status.JobStatus, consumers, purgeText(status, fmt.Sprintf(
-			"%d of %s would be deleted", matched, text.Count(number(status.Total), "message"))))
+			"%d of %s would be deleted", matched, text.Count(ptr.Deref(status.Total, 0), "message"))))
 	case matched > limit:
 		return failed(v1alpha1.ReasonMoreThanExpected, "%s", purgeText(status, fmt.Sprintf(
 			"%s match, and spec.expectedAtMost is %d: no message was deleted. Create another Purge with a narrower selector or a "+
@@ -37,7 +39,7 @@ func afterCount(purge *v1alpha1.Purge, consumers int) *Blocker {
 
 // afterDeletion returns the outcome of a Purge after the deletion.
 func afterDeletion(status *v1alpha1.PurgeStatus, consumers int) *Blocker {
-	if missing := number(status.Matched) - number(status.Deleted); missing > 0 {
+	if missing := ptr.Deref(status.Matched, 0) - ptr.Deref(status.Deleted, 0); missing > 0 {
 		return failed(v1alpha1.ReasonIncomplete,
 			"%s, %d not seen again after the count: another consumer of queue %q holds them or has taken them. Stop it, then count "+
 				"what is left",
@@ -54,10 +56,10 @@ func interruption(status *v1alpha1.PurgeStatus) string {
 
 func purgeSummary(status *v1alpha1.PurgeStatus) string {
 	if status.Matched == nil {
-		return "none of " + text.Count(number(status.Total), "message") + " was deleted"
+		return "none of " + text.Count(ptr.Deref(status.Total, 0), "message") + " was deleted"
 	}
 	return purgeText(status, fmt.Sprintf("deleted %d of %s that match",
-		number(status.Deleted), text.Count(number(status.Matched), "message")))
+		ptr.Deref(status.Deleted, 0), text.Count(ptr.Deref(status.Matched, 0), "message")))
 }
 
 // purgeText adds the counts of messages of unknown origin and of skipped messages to a sentence.

@@ -453,30 +453,41 @@ func TestAPurgeThatWaitsBetweenCountAndDeletion(t *testing.T) {
 }
 
 // Between the count and the deletion, a Redrive of another ConsumerQueue may have taken messages of a shared queue. They belong to the
-// other ConsumerQueue, so the count still holds.
-func TestACountedPurgeContinuesAfterARedriveOfASharingConsumerQueue(t *testing.T) {
+// other ConsumerQueue, so the count still holds, except for messages of unknown origin.
+func TestACountedPurgeAfterARedriveOfASharingConsumerQueue(t *testing.T) {
 	t.Parallel()
-	w := newPurgeWorld(t, atMost5)
-	w.shared = true
-	w.count(5)
-	<-w.Mover.Begun
-	w.Mover.Stopped = mover.Progress{State: mover.Moving, Moved: 2}
-	w.suspend(true)
-	w.Reconcile()
-	for w.get().Status.AtMost != nil {
-		w.ReconcileWhenEnqueued()
+	for name, test := range map[string]struct{ spec, want string }{
+		"without messages of unknown origin": {atMost5, "Ready=Unknown Deleting Reconciling=True Deleting "},
+		"with messages of unknown origin": {
+			`{consumerQueueRef: {name: orders}, expectedAtMost: 5, selector: {unknownOrigin: true}}`,
+			"Ready=False Incomplete Stalled=True Incomplete Failed=True Incomplete ",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newPurgeWorld(t, test.spec)
+			w.shared = true
+			w.count(5)
+			<-w.Mover.Begun
+			w.Mover.Stopped = mover.Progress{State: mover.Moving, Moved: 2}
+			w.suspend(true)
+			w.Reconcile()
+			for w.get().Status.AtMost != nil {
+				w.ReconcileWhenEnqueued()
+			}
+			redrive := created(&v1alpha1.Redrive{}, "other", 2)
+			redrive.Spec.ConsumerQueueRef.Name = "invoices"
+			redrive.Status.JobStatus = w.get().Status.JobStatus
+			redrive.Status.StartTime = new(metav1.NewTime(time.Now().Add(time.Minute)))
+			redrive.Status.CompletionTime = redrive.Status.StartTime
+			if err := w.API.Create(t.Context(), redrive); err != nil {
+				t.Fatal(err)
+			}
+			w.suspend(false)
+			w.Reconcile()
+			topologytest.Equal(t, "conditions", test.want, w.ready())
+		})
 	}
-	redrive := created(&v1alpha1.Redrive{}, "other", 2)
-	redrive.Spec.ConsumerQueueRef.Name = "invoices"
-	redrive.Status.JobStatus = w.get().Status.JobStatus
-	redrive.Status.StartTime = new(metav1.NewTime(time.Now().Add(time.Minute)))
-	redrive.Status.CompletionTime = redrive.Status.StartTime
-	if err := w.API.Create(t.Context(), redrive); err != nil {
-		t.Fatal(err)
-	}
-	w.suspend(false)
-	w.Reconcile()
-	topologytest.Equal(t, "conditions", "Ready=Unknown Deleting Reconciling=True Deleting ", w.ready())
 }
 
 // Only one job at a time takes messages of a queue.

@@ -1,6 +1,7 @@
 package deadletterjob
 
 import (
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/warren-mq/warren/api/v1alpha1"
@@ -52,7 +53,7 @@ func (w *redriveWork) Config(m Move) (mover.Config, *Blocker) {
 		Destination: m.Destination, Behind: m.Behind, Filter: redriveFilter, Copier: redriveFilter,
 		DryRun: w.job.DryRun, Selective: spec.Selector != nil || m.Source.Shared,
 		Limited: m.Limited, MaxFailures: 10,
-		Apart: countedApart(redriveFilter.rules), MovedApart: int(number(w.status.UnknownOrigin)),
+		Apart: countedApart(redriveFilter.rules), MovedApart: int(ptr.Deref(w.status.UnknownOrigin, 0)),
 	}
 	if config.DryRun {
 		config.MovedApart = 0 // a dry run counts from zero again
@@ -78,10 +79,10 @@ func (w *redriveWork) RecordIntent() {
 	}
 }
 
-func (w *redriveWork) Summary() string { return redriveSummary(w.status, "moved") }
+func (w *redriveWork) Summary() string { return redriveSummary(w.status, w.job.DryRun) }
 
 func (w *redriveWork) CompletionEvent() (reason, note string) {
-	if number(w.status.Moved) == 0 || w.job.DryRun {
+	if ptr.Deref(w.status.Moved, 0) == 0 || w.job.DryRun {
 		return "", ""
 	}
 	return eventRedriven, w.Summary()

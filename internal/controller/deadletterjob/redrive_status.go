@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"strings"
 
+	"k8s.io/utils/ptr"
+
 	"github.com/warren-mq/warren/api/v1alpha1"
 	"github.com/warren-mq/warren/internal/controller/conditions"
 	"github.com/warren-mq/warren/internal/rabbit/mover"
@@ -41,36 +43,40 @@ func redriveOutcome(status *v1alpha1.RedriveStatus, dryRun bool, limit *int32, c
 	switch {
 	case errors.Is(err, mover.ErrTooManyFailures):
 		return failed(v1alpha1.ReasonTooManyFailures,
-			"%s: they stay in queue %q, and status.failures lists the first of them", redriveSummary(status, "moved"), status.Source)
+			"%s: they stay in queue %q, and status.failures lists the first of them", redriveSummary(status, dryRun), status.Source)
 	case errors.Is(err, mover.ErrWaitedTooLong):
 		return failed(v1alpha1.ReasonWaitedTooLong, "%s; %s. Queue %q has a delivery limit: each further attempt could lose a message",
-			redriveSummary(status, "moved"), conditions.ErrorSummary(err), status.Source)
+			redriveSummary(status, dryRun), conditions.ErrorSummary(err), status.Source)
 	case errors.Is(err, mover.ErrUnknownReturn):
-		return failed(v1alpha1.ReasonUnknownReturn, "%s; %s", redriveSummary(status, "moved"), conditions.ErrorSummary(err))
+		return failed(v1alpha1.ReasonUnknownReturn, "%s; %s", redriveSummary(status, dryRun), conditions.ErrorSummary(err))
 	case err != nil:
-		return taskFailed(Redrive, &status.JobStatus, redriveSummary(status, "moved"), err)
+		return taskFailed(Redrive, &status.JobStatus, redriveSummary(status, dryRun), err)
 	case dryRun && limit != nil && *status.Moved > int64(*limit):
 		matched := text.Count(*status.Moved, "message")
 		status.Moved = new(int64(*limit))
 		return ended(v1alpha1.ReasonDryRun, &status.JobStatus, consumers, fmt.Sprintf(
-			"%s: %s match, and spec.maxMessages is %d", redriveSummary(status, "would be moved"), matched, *limit))
+			"%s: %s match, and spec.maxMessages is %d", redriveSummary(status, dryRun), matched, *limit))
 	case dryRun:
-		return ended(v1alpha1.ReasonDryRun, &status.JobStatus, consumers, redriveSummary(status, "would be moved"))
-	case number(status.Failed) > 0:
+		return ended(v1alpha1.ReasonDryRun, &status.JobStatus, consumers, redriveSummary(status, dryRun))
+	case ptr.Deref(status.Failed, 0) > 0:
 		return failed(v1alpha1.ReasonIncomplete,
 			"%s: they stay in queue %q, and status.failures says why. Fix the cause, then create another Redrive",
-			redriveSummary(status, "moved"), status.Source)
-	case limit != nil && max(number(status.Moved), number(status.AtMost)) >= int64(*limit):
-		return completed(v1alpha1.ReasonCompleted, "%s", redriveSummary(status, "moved"))
+			redriveSummary(status, dryRun), status.Source)
+	case limit != nil && max(ptr.Deref(status.Moved, 0), ptr.Deref(status.AtMost, 0)) >= int64(*limit):
+		return completed(v1alpha1.ReasonCompleted, "%s", redriveSummary(status, dryRun))
 	}
-	return ended(v1alpha1.ReasonCompleted, &status.JobStatus, consumers, redriveSummary(status, "moved"))
+	return ended(v1alpha1.ReasonCompleted, &status.JobStatus, consumers, redriveSummary(status, dryRun))
 }
 
-func redriveSummary(status *v1alpha1.RedriveStatus, verb string) string {
+func redriveSummary(status *v1alpha1.RedriveStatus, dryRun bool) string {
+	verb := "moved"
+	if dryRun {
+		verb = "would be moved"
+	}
 	parts := []string{fmt.Sprintf("%s of %s %s",
-		rangeText(&status.JobStatus, status.Moved), text.Count(number(status.Total), "message"), verb)}
+		rangeText(&status.JobStatus, status.Moved), text.Count(ptr.Deref(status.Total, 0), "message"), verb)}
 	parts = append(parts, countTexts(&status.JobStatus)...)
-	if failed := number(status.Failed); failed > 0 {
+	if failed := ptr.Deref(status.Failed, 0); failed > 0 {
 		parts = append(parts, fmt.Sprintf("%d could not be moved", failed))
 	}
 	return strings.Join(parts, ", ")

@@ -486,17 +486,27 @@ func TestASuspendedRedriveEndsIfAnotherTookMessages(t *testing.T) {
 		shared bool
 		// gone: the other job has ended and was deleted.
 		gone bool
-		want string
+		// cancelled: the other job was cancelled before it began.
+		cancelled bool
+		// ended is how long after the suspended Redrive the other job ended; zero if when it began.
+		ended time.Duration
+		want  string
 	}{
-		"a later Redrive":                          {began: time.Minute, spec: all, want: ends},
-		"a later dry run":                          {began: time.Minute, spec: `{consumerQueueRef: {name: orders}, dryRun: true}`, want: continues},
-		"an earlier Redrive":                       {began: -time.Minute, spec: all, want: continues},
-		"a later Redrive of another queue":         {began: time.Minute, spec: `{consumerQueueRef: {name: invoices}}`, source: "invoices.dlq", want: continues},
-		"a later Redrive that shares the queue":    {began: time.Minute, spec: `{consumerQueueRef: {name: invoices}}`, shared: true, want: ends},
-		"a later Redrive of another namespace":     {began: time.Minute, spec: all, namespace: "billing", want: continues},
-		"a later Redrive of a sharing namespace":   {began: time.Minute, spec: all, namespace: "billing", shared: true, want: ends},
-		"a later Redrive that is gone":             {began: time.Minute, spec: all, gone: true, want: ends},
-		"an earlier Redrive that is gone":          {began: -time.Minute, spec: all, gone: true, want: continues},
+		"a later Redrive":                        {began: time.Minute, spec: all, want: ends},
+		"a later dry run":                        {began: time.Minute, spec: `{consumerQueueRef: {name: orders}, dryRun: true}`, want: continues},
+		"an earlier Redrive":                     {began: -time.Minute, spec: all, want: continues},
+		"a later Redrive of another queue":       {began: time.Minute, spec: `{consumerQueueRef: {name: invoices}}`, source: "invoices.dlq", want: continues},
+		"a later Redrive that shares the queue":  {began: time.Minute, spec: `{consumerQueueRef: {name: invoices}}`, shared: true, want: ends},
+		"a later Redrive of another namespace":   {began: time.Minute, spec: all, namespace: "billing", want: continues},
+		"a later Redrive of a sharing namespace": {began: time.Minute, spec: all, namespace: "billing", shared: true, want: ends},
+		"a later Redrive that is gone":           {began: time.Minute, spec: all, gone: true, want: ends},
+		"an earlier Redrive that is gone":        {began: -time.Minute, spec: all, gone: true, want: continues},
+		"a cancelled Redrive":                    {cancelled: true, ended: time.Minute, spec: all, want: continues},
+		"a cancelled Redrive that is gone":       {cancelled: true, ended: time.Minute, spec: all, gone: true, want: continues},
+		"an earlier Redrive that ended later":    {began: -time.Minute, ended: time.Minute, spec: all, want: continues},
+		"an earlier Redrive that ended later and is gone": {
+			began: -time.Minute, ended: time.Minute, spec: all, gone: true, want: continues,
+		},
 		"a gone Redrive of a sharing namespace":    {began: time.Minute, spec: all, namespace: "billing", shared: true, gone: true, want: ends},
 		"a gone Redrive of a namespace on its own": {began: time.Minute, spec: all, namespace: "billing", gone: true, want: continues},
 	} {
@@ -514,6 +524,12 @@ func TestASuspendedRedriveEndsIfAnotherTookMessages(t *testing.T) {
 				r.Status.Source, r.Status.Location = cmp.Or(test.source, began.Status.Source), began.Status.Location
 				r.Status.StartTime = new(metav1.NewTime(began.Status.StartTime.Add(test.began)))
 				r.Status.CompletionTime, r.Status.Examined = r.Status.StartTime, new(int64(9))
+				if test.ended != 0 {
+					r.Status.CompletionTime = new(metav1.NewTime(began.Status.StartTime.Add(test.ended)))
+				}
+				if test.cancelled {
+					r.Status.StartTime, r.Status.Examined, r.Status.Source = nil, nil, ""
+				}
 			})
 			other.Namespace = cmp.Or(test.namespace, other.Namespace)
 			if test.gone {
@@ -526,6 +542,22 @@ func TestASuspendedRedriveEndsIfAnotherTookMessages(t *testing.T) {
 			topologytest.Equal(t, "conditions", test.want, readyOf(w.reconcile()))
 		})
 	}
+}
+
+// The cache may lack a status by which the other Redrive has taken messages.
+func TestAnInterruptedRedriveWaitsForTheNewestStatusOfAnother(t *testing.T) {
+	t.Parallel()
+	w := newRedriveWorld(t, controllertest.InSync(t, `{}`), all)
+	w.begin()
+	other := redriveOf("other", 2, func(r *v1alpha1.Redrive) { r.Spec.ConsumerQueueRef.Name = "orders" })
+	if err := w.API.Create(t.Context(), other); err != nil {
+		t.Fatal(err)
+	}
+	w.HoldMoves() // the next manager
+	other.ResourceVersion = "1000000"
+	w.Reconciler.Tasks.statuses[Redrive].Record(other)
+	w.reconcile()
+	topologytest.Equal(t, "moves", 0, len(w.Reconciler.Tasks.begun(Redrive)))
 }
 
 // finished lists a Redrive in the status of a ConsumerQueue of its namespace.

@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/warren-mq/warren/api/v1alpha1"
@@ -151,8 +152,9 @@ func (s *scope) start(ctx context.Context, m Move) (time.Duration, error) {
 	if wrong != nil {
 		return s.block(ctx, *wrong)
 	}
-	// A Purge deletes as many messages of its own ConsumerQueue as it has counted, whatever jobs of other ConsumerQueues have taken.
-	if why, err := s.checkOvertaken(ctx, m.Source.Shared && !config.Delete); err != nil {
+	// Jobs of other ConsumerQueues do not change the count of a Purge, except for messages of unknown origin: any job may take these.
+	shares := m.Source.Shared && (!config.Delete || config.Apart != nil)
+	if why, err := s.checkOvertaken(ctx, shares); err != nil {
 		return 0, err
 	} else if why != nil {
 		return s.block(ctx, *why)
@@ -170,7 +172,7 @@ func (s *scope) start(ctx context.Context, m Move) (time.Duration, error) {
 	if s.before.hasBegun() {
 		verb = "Continued"
 	}
-	config.Log, config.Queue, config.Total = s.auditLog(), m.Queue.Name, int(number(s.status.Total))
+	config.Log, config.Queue, config.Total = s.auditLog(), m.Queue.Name, int(ptr.Deref(s.status.Total, 0))
 	if err := s.announce(ctx, m, config); err != nil {
 		s.Tasks.drop(s.key(), s.before.GetUID())
 		return 0, err
@@ -182,7 +184,7 @@ func (s *scope) start(ctx context.Context, m Move) (time.Duration, error) {
 
 // settings returns the settings of the task. They allow no more messages than the written status.atMost.
 func (s *scope) settings() mover.Settings {
-	return mover.Settings{Rate: s.before.Rate, MaxDepth: s.before.MaxDepth, MaxMoved: int(number(s.before.Status.AtMost))}
+	return mover.Settings{Rate: s.before.Rate, MaxDepth: s.before.MaxDepth, MaxMoved: int(ptr.Deref(s.before.Status.AtMost, 0))}
 }
 
 // announce writes the status before the first message is taken, because the next manager needs it after a crash. A job that the

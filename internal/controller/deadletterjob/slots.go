@@ -43,23 +43,24 @@ type Wait struct {
 
 // textFor describes the Wait for a job that takes messages of a queue, and what its user can do.
 func (w Wait) textFor(job Key, queue string) string {
-	const earlier = "To let this one begin earlier, suspend or cancel one of them"
+	const earlier = "To make it begin earlier, suspend or cancel one of them"
 	switch {
 	case w.namesake:
-		return fmt.Sprintf("a deleted %s of the same name has not ended yet. This one begins when that one has ended", job.Kind)
+		return fmt.Sprintf("a deleted %s of the same name has not ended yet. This %[1]s begins when the deleted one ends", job.Kind)
 	case w.full == namespaceSlotsFull:
-		return fmt.Sprintf("%d Redrives and Purges of this namespace take messages, which is the maximum. This one begins when one of "+
-			"them ends or waits. %s", namespaceSlots, earlier)
+		return fmt.Sprintf("%d Redrives and Purges of this namespace take messages, which is the maximum. This %s begins when one of "+
+			"them ends or waits. %s", namespaceSlots, job.Kind, earlier)
 	case w.full == namespaceJobsFull:
-		return fmt.Sprintf("%d Redrives and Purges of this namespace have begun, which is the maximum. This one begins when one of "+
-			"them ends. %s", namespaceJobs, earlier)
+		return fmt.Sprintf("%d Redrives and Purges of this namespace have begun, which is the maximum. This %s begins when one of "+
+			"them ends. %s", namespaceJobs, job.Kind, earlier)
 	case w.full == firstHalfFull:
 		return fmt.Sprintf("at least %d of %d slots for Redrives and Purges are taken, and the others are reserved for namespaces "+
-			"without a Redrive or Purge. This namespace has %d. This one begins when these end, or when fewer than %d slots are taken. To "+
-			"let this one begin earlier, suspend or cancel those of this namespace", processJobs/2, processJobs, w.begun, processJobs/2)
+			"without a Redrive or Purge. This namespace has %d. This %s begins when the others of this namespace end, or when fewer than "+
+			"%[1]d slots are taken. To make it begin earlier, suspend or cancel the others of this namespace",
+			processJobs/2, processJobs, w.begun, job.Kind)
 	case w.full == processJobsFull:
-		return fmt.Sprintf("%d Redrives and Purges of other namespaces have begun, which is the maximum. This one begins when one of them "+
-			"ends. No change in this namespace lets it begin earlier", processJobs)
+		return fmt.Sprintf("%d Redrives and Purges of other namespaces have begun, which is the maximum. This %s begins when one of them "+
+			"ends. Changes in this namespace do not make it begin earlier", processJobs, job.Kind)
 	}
 	return w.blockedBy.Uses(queue, job.Namespace)
 }
@@ -96,8 +97,9 @@ func (t *Tasks) fullLimit(used usage) slotLimit {
 }
 
 // reclaim stops one move that waits, because a job of a namespace with this usage needs its slot. The end of the move enqueues the
-// job, which calls reclaim again if it needs another slot. The stopped move continues later. Without reclaim, jobs that wait for days
-// would keep jobs from beginning that can take messages now.
+// job, which calls reclaim again if it needs another slot. Without reclaim, jobs that wait for days would keep jobs from
+// beginning that can take messages now. The stopped job continues later, unless a job of another ConsumerQueue takes messages of a shared
+// queue meanwhile: then checkOvertaken ends it.
 func (t *Tasks) reclaim(namespace string, used usage, full slotLimit) {
 	if full == namespaceSlotsFull { // jobs that wait do not count
 		return

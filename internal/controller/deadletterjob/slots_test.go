@@ -85,21 +85,21 @@ func TestTheTextNamesTheLimitThatAJobWaitsFor(t *testing.T) {
 		"four take messages": {
 			map[string]mover.Progress{"shop": runs},
 			namespaceSlotsFull,
-			"4 Redrives and Purges of this namespace take messages, which is the maximum. This one begins when one of them ends or waits. " +
-				"To let this one begin earlier, suspend or cancel one of them",
+			"4 Redrives and Purges of this namespace take messages, which is the maximum. This Redrive begins when one of them ends or waits. " +
+				"To make it begin earlier, suspend or cancel one of them",
 		},
 		"eight have begun": {
 			map[string]mover.Progress{"shop": waits},
 			namespaceJobsFull,
-			"8 Redrives and Purges of this namespace have begun, which is the maximum. This one begins when one of them ends. " +
-				"To let this one begin earlier, suspend or cancel one of them",
+			"8 Redrives and Purges of this namespace have begun, which is the maximum. This Redrive begins when one of them ends. " +
+				"To make it begin earlier, suspend or cancel one of them",
 		},
 		"the rest is reserved": {
 			map[string]mover.Progress{"a": runs, "b": runs, "c": runs, "d": runs, "shop": runs},
 			firstHalfFull,
 			"at least 16 of 32 slots for Redrives and Purges are taken, and the others are reserved for namespaces without a Redrive or Purge. " +
-				"This namespace has 1. This one begins when these end, or when fewer than 16 slots are taken. " +
-				"To let this one begin earlier, suspend or cancel those of this namespace",
+				"This namespace has 1. This Redrive begins when the others of this namespace end, or when fewer than 16 slots are taken. " +
+				"To make it begin earlier, suspend or cancel the others of this namespace",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -125,8 +125,8 @@ func TestTheTextIfOtherNamespacesHaveAllSlots(t *testing.T) {
 		s.ask(fmt.Sprint(i), false, runs)
 	}
 	job, wait, _ := s.ask("shop", false, runs)
-	topologytest.Equal(t, "text", "32 Redrives and Purges of other namespaces have begun, which is the maximum. This one begins when one of "+
-		"them ends. No change in this namespace lets it begin earlier", wait.textFor(job, "orders.dlq"))
+	topologytest.Equal(t, "text", "32 Redrives and Purges of other namespaces have begun, which is the maximum. This Redrive begins when one "+
+		"of them ends. Changes in this namespace do not make it begin earlier", wait.textFor(job, "orders.dlq"))
 	topologytest.Equal(t, "jobs that gave their slot back", map[string]int{}, s.dropReclaimed())
 }
 

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/utils/ptr"
 
 	"github.com/warren-mq/warren/api/v1alpha1"
 	"github.com/warren-mq/warren/internal/controller/conditions"
@@ -50,7 +51,7 @@ func recordDone(status *v1alpha1.JobStatus, task Task) *int64 {
 // ended returns the outcome of a job whose task ended by itself. The reason is Incomplete if the task did not see all messages
 // that were ready when the job began, or if other consumers may hold such messages: newer messages may have been examined instead.
 func ended(reason string, status *v1alpha1.JobStatus, consumers int, summary string) *Blocker {
-	unseen := number(status.Total) - number(status.Examined)
+	unseen := ptr.Deref(status.Total, 0) - ptr.Deref(status.Examined, 0)
 	switch {
 	case unseen > 0:
 		return failed(v1alpha1.ReasonIncomplete,
@@ -67,17 +68,17 @@ func ended(reason string, status *v1alpha1.JobStatus, consumers int, summary str
 // doneBefore returns mover.Config.Moved and Unsure for a job that continues. done is how many messages it is known to have moved or
 // deleted.
 func doneBefore(status *v1alpha1.JobStatus, done *int64) (moved, unsure int) {
-	certain := int(number(done))
-	moved = max(certain, int(number(status.AtMost)))
+	certain := int(ptr.Deref(done, 0))
+	moved = max(certain, int(ptr.Deref(status.AtMost, 0)))
 	return moved, moved - certain
 }
 
 // rangeText describes how many messages were moved or deleted.
 func rangeText(status *v1alpha1.JobStatus, done *int64) string {
-	if status.AtMost == nil || *status.AtMost <= number(done) {
-		return fmt.Sprint(number(done))
+	if status.AtMost == nil || *status.AtMost <= ptr.Deref(done, 0) {
+		return fmt.Sprint(ptr.Deref(done, 0))
 	}
-	return fmt.Sprintf("at least %d and at most %d", number(done), *status.AtMost)
+	return fmt.Sprintf("at least %d and at most %d", ptr.Deref(done, 0), *status.AtMost)
 }
 
 // runningCondition returns the value of Ready while a task runs: what it does, or why it waits.
@@ -114,8 +115,8 @@ func untilWrite(now, started, written time.Time, transition bool) time.Duration 
 func taskFailed(kind Kind, status *v1alpha1.JobStatus, summary string, err error) *Blocker {
 	if errors.Is(err, mover.ErrUnreadable) {
 		return failed(v1alpha1.ReasonUnreadableMessage,
-			"%s; the message at the head of queue %q cannot be read over AMQP 0-9-1: it has a UUID among the application properties of "+
-				"AMQP 1.0, or headers of more than 32 levels or 8192 entries. Take it out with a client of AMQP 1.0, then create "+
+			"%s; the message at the head of queue %q cannot be read over AMQP 0-9-1. It has a UUID among the application properties of "+
+				"AMQP 1.0, or headers of more than 32 levels or 8192 entries. Consume it with a client of AMQP 1.0, then create "+
 				"another %s",
 			summary, status.Source, kind)
 	}
@@ -136,21 +137,13 @@ func taskFailed(kind Kind, status *v1alpha1.JobStatus, summary string, err error
 // countTexts describes how many messages are of unknown origin and how many stay, by reason.
 func countTexts(status *v1alpha1.JobStatus) []string {
 	parts := make([]string, 0, len(status.Skipped)+1)
-	if count := number(status.UnknownOrigin); count > 0 {
+	if count := ptr.Deref(status.UnknownOrigin, 0); count > 0 {
 		parts = append(parts, fmt.Sprintf("%d of them of unknown origin", count))
 	}
 	for _, reason := range slices.Sorted(maps.Keys(status.Skipped)) {
 		parts = append(parts, fmt.Sprintf("%d skipped (%s)", status.Skipped[reason], reason))
 	}
 	return parts
-}
-
-// number returns a number of a status; zero if it is absent.
-func number(field *int64) int64 {
-	if field == nil {
-		return 0
-	}
-	return *field
 }
 
 // numberOf returns the number of a field; unlimited if the field is absent or Unlimited.

@@ -67,7 +67,7 @@ func TestAcquireGrantsATurnAgainUntilTheMoveBegins(t *testing.T) {
 	r.begin(key("orders"), Move{Broker: &brokers.Broker{Mover: brokerstest.NewMover(nil)}}, silent(0), mover.Settings{}, time.Now())
 	wait, granted := r.acquire(key("orders"), "2", queueAt("default", "invoices.dlq"))
 	topologytest.Equal(t, "granted to another object of the name while a move runs", false, granted)
-	topologytest.Equal(t, "text", "a deleted Redrive of the same name has not ended yet. This one begins when that one has ended",
+	topologytest.Equal(t, "text", "a deleted Redrive of the same name has not ended yet. This Redrive begins when the deleted one ends",
 		wait.textFor(key("orders"), "invoices.dlq"))
 }
 

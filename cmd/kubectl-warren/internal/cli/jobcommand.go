@@ -119,7 +119,7 @@ func (c *jobCommand) sayCount(counted jobs.Job, consumerQueue string) error {
 		return fmt.Errorf("the dead letters of ConsumerQueue %q cannot be counted: %s", consumerQueue, readyText(counted))
 	}
 	printf(c.say, "Queue %s: %s.\n", counted.Source, printable.Text(counted.Message))
-	if counted.Outcome == jobs.Incomplete {
+	if counted.Outcome == jobs.Incomplete && counted.Examined < counted.Total {
 		printf(c.ErrOut, "Not all messages were counted: %s.\n", counted.Counts(decimal))
 	}
 	if failed := counted.Skipped["NotEvaluated"]; failed > 0 {

@@ -152,6 +152,28 @@ func TestEndsOfAPurge(t *testing.T) {
 	}
 }
 
+// A count is Incomplete if another consumer uses the queue, even if all messages were counted.
+func TestAnIncompleteCount(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct{ status, errOut string }{
+		"some messages were not counted": {
+			`{total: 9, examined: 8, skipped: {NotSelected: 2}, `, "Not all messages were counted: 8 of 9 examined, 2 skipped.\n",
+		},
+		"all messages were counted": {`{total: 9, examined: 9, skipped: {NotSelected: 2}, `, ""},
+	} {
+		out, errOut := &bytes.Buffer{}, &bytes.Buffer{}
+		command := jobCommand{IOStreams: genericiooptions.IOStreams{ErrOut: errOut}, say: out}
+		counted := purgeIn(t, test.status+ended+`conditions: [{type: Ready, status: "False", reason: Incomplete, message: m}]}`)
+		counted.Spec.DryRun = true
+		if err := command.sayCount(jobs.Of(counted), "orders"); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+		if errOut.String() != test.errOut {
+			t.Errorf("%s: %q, want %q", name, errOut, test.errOut)
+		}
+	}
+}
+
 func TestMoreThanTheLimit(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct {

@@ -14,7 +14,7 @@ type Outcome string
 const (
 	Pending   Outcome = "pending"
 	Completed Outcome = "completed"
-	// Incomplete: the job has ended, and messages failed or were not seen.
+	// Incomplete: the job has ended, and messages failed or may not have been seen; see v1alpha1.ReasonIncomplete.
 	Incomplete Outcome = "incomplete"
 	Cancelled  Outcome = "cancelled"
 	Failed     Outcome = "failed"
