@@ -117,7 +117,7 @@ func (d *deletion) teardownOf(bc *v1alpha1.BrokerConnection, owned []v1alpha1.To
 }
 
 // endRecreation completes or backs out a recreation before the topology is deleted, also one whose status was lost. It returns true
-// while the recreation runs. If that takes too long, the hold queue is retained, and removeFinalizer names it.
+// while the recreation runs or cannot continue. If that takes too long, the hold queue is retained, and the Event names it.
 func (d *deletion) endRecreation(
 	ctx context.Context, bc *v1alpha1.BrokerConnection, owned []v1alpha1.TopologyEntry,
 ) (result reconciled, waits bool, err error) {
@@ -133,35 +133,54 @@ func (d *deletion) endRecreation(
 		return reconciled{}, false, nil
 	}
 	if isReached {
-		desired, _ := topology.Desired(d.cq, version) // nothing was declared by a spec that cannot be read
-		v, err := d.resolveVHost(ctx, connection, version, desired)
-		if err != nil {
-			return reconciled{}, false, err
-		}
-		found := false
+		isRunning, err := d.stepRecreation(ctx, connection, version)
 		switch {
-		case !isUnderWay:
-			found, err = v.recoverRecreation(ctx)
-		case d.status.Recreation.IsUnderWay(): // otherwise the connection leads elsewhere now
-			over, failed := v.continueRecreation(ctx)
-			found, err = !over, failed
-		}
-		if err != nil || !found {
-			d.unfinished.Forget(d.key())
+		case statuswriter.IsStale(err):
 			return reconciled{}, false, err
+		case err != nil:
+			why = conditions.ErrorSummary(err)
+		case !isRunning:
+			d.unfinished.Forget(d.key())
+			return reconciled{}, false, nil
+		default:
+			why = plan.DescribeWork(*d.status.Recreation)
 		}
-		why = plan.DescribeWork(*d.status.Recreation)
 	}
 	result, err = d.retryOrGiveUp(ctx, bc, limit, "a recreation must end first; "+why, owned)
 	return result, true, err
 }
 
-// mayHaveLostRecreation reports whether the status may lack a recreation: no state is known, as assumeInventory leaves it.
+// stepRecreation continues the recreation in the status, or recovers one that the status lacks. It returns false if there is none.
+func (d *deletion) stepRecreation(ctx context.Context, connection *brokers.Broker, version vhost.Version) (isRunning bool, err error) {
+	isUnderWay := d.status.Recreation.IsUnderWay()
+	desired, _ := topology.Desired(d.cq, version) // nothing was declared by a spec that cannot be read
+	v, err := d.resolveVHost(ctx, connection, version, desired)
+	if err != nil {
+		return false, err
+	}
+	if isUnderWay {
+		if !d.status.Recreation.IsUnderWay() { // the connection leads elsewhere now
+			return false, nil
+		}
+		isOver, err := v.continueRecreation(ctx)
+		return !isOver, err
+	}
+	own := v.candidate()
+	own.Owned = nil // the inventory is assumed
+	if conflict, err := v.peers.FindConflict(ctx, own, peerReader{v.live, v.Reconciler}); err != nil || conflict != nil {
+		return false, err
+	}
+	return v.recoverRecreation(ctx)
+}
+
+// mayHaveLostRecreation reports whether the status may lack a recreation: it has objects, and the state of none is known. That is how
+// assumeInventory fills a lost status. A ConsumerQueue without objects owns nothing.
 func (d *deletion) mayHaveLostRecreation(connection *brokers.Broker) bool {
 	recorded := ownership.Recorded(d.cq.Status.Location)
 	here := ownership.Location{Cluster: connection.Health().Cluster, VHost: connection.VHost()}
+	isKnown := func(entry v1alpha1.TopologyEntry) bool { return entry.State != v1alpha1.StateUnknown }
 	return (!recorded.Cluster.Known() || here.IsIn(recorded)) &&
-		!slices.ContainsFunc(d.status.Topology, func(entry v1alpha1.TopologyEntry) bool { return entry.State != v1alpha1.StateUnknown })
+		len(d.status.Topology) > 0 && !slices.ContainsFunc(d.status.Topology, isKnown)
 }
 
 // assumeInventory fills the inventory of a lost status with the objects of the spec, as if they were about to be declared. The
