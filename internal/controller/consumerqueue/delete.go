@@ -60,10 +60,15 @@ func (d *deletion) run(ctx context.Context) (reconciled, error) {
 	if result, waits, err := d.endRecreation(ctx, bc, owned); waits || err != nil {
 		return result, err
 	}
+	t := d.teardownOf(bc, owned)
 	kind, why := d.whyRetainAll(owned)
 	switch {
-	case why != "" && !d.awaitsTiers(bc, owned, begun):
-		return reconciled{}, d.retainAll(ctx, kind, why, d.existing(bc, owned))
+	case why != "" && !d.awaitsTiers(bc, t, owned, begun):
+		existing := owned
+		if t != nil {
+			existing = t.remaining()
+		}
+		return reconciled{}, d.retainAll(ctx, kind, why, existing)
 	case len(owned) == 0 && isLost:
 		return reconciled{}, d.removeFinalizer(ctx, corev1.EventTypeWarning,
 			"the status is empty, so Warren does not know which objects it declared for this ConsumerQueue, and retains them")
@@ -80,28 +85,19 @@ func (d *deletion) run(ctx context.Context) (reconciled, error) {
 	case bc.Spec.Suspend:
 		return reconciled{}, d.retainAll(ctx, corev1.EventTypeWarning, fmt.Sprintf("BrokerConnection %q is suspended", bc.Name), owned)
 	}
-	return d.teardownThrough(ctx, bc, owned)
+	return d.teardownThrough(ctx, bc, t, owned)
 }
 
 // awaitsTiers reports whether delay tiers may be missing beside a main queue that deletionPolicy Retain retains, because a deletion
-// was interrupted. Warren must declare them again first; see restoreTiers.
-func (d *deletion) awaitsTiers(bc *v1alpha1.BrokerConnection, owned []v1alpha1.TopologyEntry, begun bool) bool {
+// runs or was interrupted. Warren must declare them again first; see restoreTiers.
+func (d *deletion) awaitsTiers(bc *v1alpha1.BrokerConnection, t *teardown, owned []v1alpha1.TopologyEntry, begun bool) bool {
 	if d.cq.Spec.DeletionPolicy != v1alpha1.DeletionPolicyRetain || d.cq.Spec.Suspend || bc == nil || bc.Spec.Suspend {
 		return false
 	}
-	t := d.teardownOf(bc, owned)
 	if t == nil { // a manager that has just started is connecting
 		return begun && len(owned) > 0 && conditions.ReadyOf(bc).Status != metav1.ConditionFalse
 	}
-	return len(t.missingTiers().Queues) > 0
-}
-
-// existing returns the objects that exist; all of them if the broker cannot be observed.
-func (d *deletion) existing(bc *v1alpha1.BrokerConnection, owned []v1alpha1.TopologyEntry) []v1alpha1.TopologyEntry {
-	if t := d.teardownOf(bc, owned); t != nil {
-		return t.remaining()
-	}
-	return owned
+	return d.deletions.AreRunning(d.key()) || len(t.missingTiers().Queues) > 0
 }
 
 // teardownOf returns the teardown through a BrokerConnection, which may be nil; nil if the connection cannot be used.
@@ -205,11 +201,11 @@ func (d *deletion) assumeInventory(bc *v1alpha1.BrokerConnection) {
 	d.status.Topology, d.status.TopologyOmitted = truncated(entries)
 }
 
-// teardownThrough removes the topology through a BrokerConnection, and retains what it must not or cannot delete.
+// teardownThrough removes the topology through a BrokerConnection, and retains what it must not or cannot delete. The teardown is nil
+// if the connection cannot be used.
 func (d *deletion) teardownThrough(
-	ctx context.Context, bc *v1alpha1.BrokerConnection, owned []v1alpha1.TopologyEntry,
+	ctx context.Context, bc *v1alpha1.BrokerConnection, t *teardown, owned []v1alpha1.TopologyEntry,
 ) (reconciled, error) {
-	t := d.teardownOf(bc, owned)
 	if t == nil {
 		why := fmt.Sprintf("BrokerConnection %q is connecting", bc.Name)
 		if ready := conditions.ReadyOf(bc); ready.Status == metav1.ConditionFalse {

@@ -62,6 +62,9 @@ func (t *teardown) run(ctx context.Context) ([]plan.Retained, error) {
 			brokererr.ErrOtherCluster, recorded, recorded.Cluster.Endpoint, t.cq.ConnectionName(), here, here.Cluster.Endpoint)
 	}
 	if t.cq.Spec.DeletionPolicy == v1alpha1.DeletionPolicyRetain {
+		if t.deletions.Interrupt(t.key()) { // its rollback may fail, and then the tiers are missing
+			return nil, errInProgress
+		}
 		return nil, t.restoreTiers(ctx, errRetain)
 	}
 	if t.cq.Spec.DeletionPolicy == v1alpha1.DeletionPolicyDelete && t.mainIsForeign(t.cq, observed) {
