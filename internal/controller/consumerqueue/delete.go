@@ -234,7 +234,7 @@ func (d *deletion) teardownThrough(
 	case errors.Is(trouble, statuswriter.ErrStaleCache):
 		return reconciled{}, trouble
 	case errors.Is(trouble, errRetain):
-		return reconciled{}, d.retainAll(ctx, corev1.EventTypeNormal, errRetain.Error(), t.remaining())
+		return reconciled{}, d.retainAll(ctx, corev1.EventTypeNormal, policyRetains, t.remaining())
 	case errors.Is(trouble, errInProgress):
 		d.setTerminating("checking whether the queues are empty")
 		return requeueAfter(trigger.Jittered(retrybudget.Termination), trigger.Noticed), nil // the end of the attempt enqueues it earlier
@@ -257,7 +257,7 @@ func (d *deletion) teardownThrough(
 func (d *deletion) whyRetainAll(owned []v1alpha1.TopologyEntry) (kind, why string) {
 	switch {
 	case d.cq.Spec.DeletionPolicy == v1alpha1.DeletionPolicyRetain:
-		return corev1.EventTypeNormal, errRetain.Error()
+		return corev1.EventTypeNormal, policyRetains
 	case d.cq.Spec.Suspend:
 		return corev1.EventTypeWarning, "spec.suspend is set, so the broker is not touched"
 	case d.isDeclaredByOthers(owned):
