@@ -127,6 +127,24 @@ func (t *DeletionTasks) AreRunning(owner client.ObjectKey) bool {
 	return false
 }
 
+// Interrupt cancels the running attempts of a ConsumerQueue, and reports whether there are any. Unlike Cancel, it keeps each attempt
+// until its rollback has ended.
+func (t *DeletionTasks) Interrupt(owner client.ObjectKey) (running bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	own := t.of[owner]
+	if own == nil {
+		return false
+	}
+	for _, one := range own.attempts {
+		if one.ended.IsZero() {
+			one.cancel()
+			running = true
+		}
+	}
+	return running
+}
+
 // CancelExcept cancels the attempts of a ConsumerQueue for all other groups, and forgets their results.
 func (t *DeletionTasks) CancelExcept(owner client.ObjectKey, groups ...[]string) {
 	t.mu.Lock()

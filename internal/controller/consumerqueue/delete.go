@@ -60,10 +60,15 @@ func (d *deletion) run(ctx context.Context) (reconciled, error) {
 	if result, waits, err := d.endRecreation(ctx, bc, owned); waits || err != nil {
 		return result, err
 	}
+	t := d.teardownOf(bc, owned)
 	kind, why := d.whyRetainAll(owned)
 	switch {
-	case why != "" && !d.awaitsTiers(bc, owned, begun):
-		return reconciled{}, d.retainAll(ctx, kind, why, d.existing(bc, owned))
+	case why != "" && !d.awaitsTiers(bc, t, owned, begun):
+		existing := owned
+		if t != nil {
+			existing = t.remaining()
+		}
+		return reconciled{}, d.retainAll(ctx, kind, why, existing)
 	case len(owned) == 0 && isLost:
 		return reconciled{}, d.removeFinalizer(ctx, corev1.EventTypeWarning,
 			"the status is empty, so Warren does not know which objects it declared for this ConsumerQueue, and retains them")
@@ -80,28 +85,19 @@ func (d *deletion) run(ctx context.Context) (reconciled, error) {
 	case bc.Spec.Suspend:
 		return reconciled{}, d.retainAll(ctx, corev1.EventTypeWarning, fmt.Sprintf("BrokerConnection %q is suspended", bc.Name), owned)
 	}
-	return d.teardownThrough(ctx, bc, owned)
+	return d.teardownThrough(ctx, bc, t, owned)
 }
 
 // awaitsTiers reports whether delay tiers may be missing beside a main queue that deletionPolicy Retain retains, because a deletion
-// was interrupted. Warren must declare them again first; see restoreTiers.
-func (d *deletion) awaitsTiers(bc *v1alpha1.BrokerConnection, owned []v1alpha1.TopologyEntry, begun bool) bool {
+// runs or was interrupted. Warren must declare them again first; see restoreTiers.
+func (d *deletion) awaitsTiers(bc *v1alpha1.BrokerConnection, t *teardown, owned []v1alpha1.TopologyEntry, begun bool) bool {
 	if d.cq.Spec.DeletionPolicy != v1alpha1.DeletionPolicyRetain || d.cq.Spec.Suspend || bc == nil || bc.Spec.Suspend {
 		return false
 	}
-	t := d.teardownOf(bc, owned)
 	if t == nil { // a manager that has just started is connecting
 		return begun && len(owned) > 0 && conditions.ReadyOf(bc).Status != metav1.ConditionFalse
 	}
-	return len(t.missingTiers().Queues) > 0
-}
-
-// existing returns the objects that exist; all of them if the broker cannot be observed.
-func (d *deletion) existing(bc *v1alpha1.BrokerConnection, owned []v1alpha1.TopologyEntry) []v1alpha1.TopologyEntry {
-	if t := d.teardownOf(bc, owned); t != nil {
-		return t.remaining()
-	}
-	return owned
+	return d.deletions.AreRunning(d.key()) || len(t.missingTiers().Queues) > 0
 }
 
 // teardownOf returns the teardown through a BrokerConnection, which may be nil; nil if the connection cannot be used.
@@ -117,7 +113,7 @@ func (d *deletion) teardownOf(bc *v1alpha1.BrokerConnection, owned []v1alpha1.To
 }
 
 // endRecreation completes or backs out a recreation before the topology is deleted, also one whose status was lost. It returns true
-// while the recreation runs. If that takes too long, the hold queue is retained, and removeFinalizer names it.
+// while the recreation runs or cannot continue. If that takes too long, the hold queue is retained, and the Event names it.
 func (d *deletion) endRecreation(
 	ctx context.Context, bc *v1alpha1.BrokerConnection, owned []v1alpha1.TopologyEntry,
 ) (result reconciled, waits bool, err error) {
@@ -133,35 +129,54 @@ func (d *deletion) endRecreation(
 		return reconciled{}, false, nil
 	}
 	if isReached {
-		desired, _ := topology.Desired(d.cq, version) // nothing was declared by a spec that cannot be read
-		v, err := d.resolveVHost(ctx, connection, version, desired)
-		if err != nil {
-			return reconciled{}, false, err
-		}
-		found := false
+		isRunning, err := d.stepRecreation(ctx, connection, version)
 		switch {
-		case !isUnderWay:
-			found, err = v.recoverRecreation(ctx)
-		case d.status.Recreation.IsUnderWay(): // otherwise the connection leads elsewhere now
-			over, failed := v.continueRecreation(ctx)
-			found, err = !over, failed
-		}
-		if err != nil || !found {
-			d.unfinished.Forget(d.key())
+		case statuswriter.IsStale(err):
 			return reconciled{}, false, err
+		case err != nil:
+			why = conditions.ErrorSummary(err)
+		case !isRunning:
+			d.unfinished.Forget(d.key())
+			return reconciled{}, false, nil
+		default:
+			why = plan.DescribeWork(*d.status.Recreation)
 		}
-		why = plan.DescribeWork(*d.status.Recreation)
 	}
 	result, err = d.retryOrGiveUp(ctx, bc, limit, "a recreation must end first; "+why, owned)
 	return result, true, err
 }
 
-// mayHaveLostRecreation reports whether the status may lack a recreation: no state is known, as assumeInventory leaves it.
+// stepRecreation continues the recreation in the status, or recovers one that the status lacks. It returns false if there is none.
+func (d *deletion) stepRecreation(ctx context.Context, connection *brokers.Broker, version vhost.Version) (isRunning bool, err error) {
+	isUnderWay := d.status.Recreation.IsUnderWay()
+	desired, _ := topology.Desired(d.cq, version) // nothing was declared by a spec that cannot be read
+	v, err := d.resolveVHost(ctx, connection, version, desired)
+	if err != nil {
+		return false, err
+	}
+	if isUnderWay {
+		if !d.status.Recreation.IsUnderWay() { // the connection leads elsewhere now
+			return false, nil
+		}
+		isOver, err := v.continueRecreation(ctx)
+		return !isOver, err
+	}
+	own := v.candidate()
+	own.Owned = nil // the inventory is assumed
+	if conflict, err := v.peers.FindConflict(ctx, own, peerReader{v.live, v.Reconciler}); err != nil || conflict != nil {
+		return false, err
+	}
+	return v.recoverRecreation(ctx)
+}
+
+// mayHaveLostRecreation reports whether the status may lack a recreation: it has objects, and the state of none is known. That is how
+// assumeInventory fills a lost status. A ConsumerQueue without objects owns nothing.
 func (d *deletion) mayHaveLostRecreation(connection *brokers.Broker) bool {
 	recorded := ownership.Recorded(d.cq.Status.Location)
 	here := ownership.Location{Cluster: connection.Health().Cluster, VHost: connection.VHost()}
+	isKnown := func(entry v1alpha1.TopologyEntry) bool { return entry.State != v1alpha1.StateUnknown }
 	return (!recorded.Cluster.Known() || here.IsIn(recorded)) &&
-		!slices.ContainsFunc(d.status.Topology, func(entry v1alpha1.TopologyEntry) bool { return entry.State != v1alpha1.StateUnknown })
+		len(d.status.Topology) > 0 && !slices.ContainsFunc(d.status.Topology, isKnown)
 }
 
 // assumeInventory fills the inventory of a lost status with the objects of the spec, as if they were about to be declared. The
@@ -186,11 +201,11 @@ func (d *deletion) assumeInventory(bc *v1alpha1.BrokerConnection) {
 	d.status.Topology, d.status.TopologyOmitted = truncated(entries)
 }
 
-// teardownThrough removes the topology through a BrokerConnection, and retains what it must not or cannot delete.
+// teardownThrough removes the topology through a BrokerConnection, and retains what it must not or cannot delete. The teardown is nil
+// if the connection cannot be used.
 func (d *deletion) teardownThrough(
-	ctx context.Context, bc *v1alpha1.BrokerConnection, owned []v1alpha1.TopologyEntry,
+	ctx context.Context, bc *v1alpha1.BrokerConnection, t *teardown, owned []v1alpha1.TopologyEntry,
 ) (reconciled, error) {
-	t := d.teardownOf(bc, owned)
 	if t == nil {
 		why := fmt.Sprintf("BrokerConnection %q is connecting", bc.Name)
 		if ready := conditions.ReadyOf(bc); ready.Status == metav1.ConditionFalse {
@@ -219,7 +234,7 @@ func (d *deletion) teardownThrough(
 	case errors.Is(trouble, statuswriter.ErrStaleCache):
 		return reconciled{}, trouble
 	case errors.Is(trouble, errRetain):
-		return reconciled{}, d.retainAll(ctx, corev1.EventTypeNormal, errRetain.Error(), t.remaining())
+		return reconciled{}, d.retainAll(ctx, corev1.EventTypeNormal, policyRetains, t.remaining())
 	case errors.Is(trouble, errInProgress):
 		d.setTerminating("checking whether the queues are empty")
 		return requeueAfter(trigger.Jittered(retrybudget.Termination), trigger.Noticed), nil // the end of the attempt enqueues it earlier
@@ -242,7 +257,7 @@ func (d *deletion) teardownThrough(
 func (d *deletion) whyRetainAll(owned []v1alpha1.TopologyEntry) (kind, why string) {
 	switch {
 	case d.cq.Spec.DeletionPolicy == v1alpha1.DeletionPolicyRetain:
-		return corev1.EventTypeNormal, errRetain.Error()
+		return corev1.EventTypeNormal, policyRetains
 	case d.cq.Spec.Suspend:
 		return corev1.EventTypeWarning, "spec.suspend is set, so the broker is not touched"
 	case d.isDeclaredByOthers(owned):

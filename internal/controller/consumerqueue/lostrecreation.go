@@ -2,6 +2,7 @@ package consumerqueue
 
 import (
 	"context"
+	"fmt"
 	"time"
 
 	"github.com/warren-mq/warren/api/v1alpha1"
@@ -18,7 +19,11 @@ func (v *vhostScope) recoverRecreation(ctx context.Context) (found bool, err err
 		isShared := v.peers.Wants(queue.ID())
 		for _, id := range engine.Find(queue.Name) {
 			if !isShared || recreate.IsIDOf(v.key().String(), id) {
-				return true, v.recover(ctx, engine, recreate.Recreation{ID: id, Queue: queue})
+				of := recreate.Recreation{ID: id, Queue: queue}
+				if err := v.recover(ctx, engine, of); err != nil {
+					return true, fmt.Errorf("hold queue %q: %w", of.Hold(), err)
+				}
+				return true, nil
 			}
 		}
 	}

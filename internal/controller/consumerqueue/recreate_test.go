@@ -10,6 +10,7 @@ import (
 	"time"
 	"unicode/utf8"
 
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/util/retry"
@@ -21,6 +22,7 @@ import (
 	"github.com/warren-mq/warren/internal/controller/brokers/brokerstest"
 	"github.com/warren-mq/warren/internal/controller/conditions"
 	"github.com/warren-mq/warren/internal/controller/controllertest"
+	"github.com/warren-mq/warren/internal/controller/retrybudget"
 	"github.com/warren-mq/warren/internal/ownership"
 	"github.com/warren-mq/warren/internal/rabbit"
 	"github.com/warren-mq/warren/internal/rabbit/brokererr"
@@ -749,6 +751,82 @@ func TestADeletionFindsARecreationWhoseStatusWasLost(t *testing.T) {
 	}
 	topologytest.Equal(t, "phases", []string{"GivingBack after the loss of the status orders"}, w.engine.taken())
 	topologytest.Equal(t, "is gone", false, exists())
+}
+
+// Another instance may keep its fence for good, so that nothing shows whether a delete is running.
+func TestADeletionGivesUpALostRecreationThatItCannotCheck(t *testing.T) {
+	t.Parallel()
+	w := newRecreationWorld(t, whenEmpty)
+	w.engine.hold, w.engine.seen.Exists, w.engine.fenced, w.engine.isNew = map[string][]string{"orders": {"k3v9q2m7xa"}}, true, true, true
+	w.engine.deletes = brokererr.ErrShared
+	w.loseStatus()
+	if err := w.api.Delete(t.Context(), w.get()); err != nil {
+		t.Fatal(err)
+	}
+	w.restart()
+	hold := vhost.PrefixHold + "k3v9q2m7xa.orders"
+	w.once()
+	topologytest.Equal(t, "Ready", fmt.Sprintf("waiting to delete the topology: a recreation must end first; hold queue %q: %v",
+		hold, brokererr.ErrShared), conditions.Ready(w.get().Status.Conditions).Message)
+	w.reconciler.unfinished = retrybudget.NewFailures()
+	failFor(w.reconciler.unfinished, w.get(), 10*time.Minute)
+	topologytest.Equal(t, "Events", []occurrence{{
+		corev1.EventTypeWarning, eventRetained, "Delete", fmt.Sprintf(
+			`retained queue "orders": not deleted within 10m: a recreation must end first; hold queue %q: %v`,
+			hold, brokererr.ErrShared),
+	}}, w.reconcileUntilGone(), comparingOccurrences)
+	topologytest.Equal(t, "queues", []string{"orders"}, w.queueNames("orders"))
+}
+
+// The hold queue belongs to another ConsumerQueue, another instance, or a former ConsumerQueue of the same name.
+func TestADeletionThatOwnsNothingRecoversNoRecreation(t *testing.T) {
+	t.Parallel()
+	for name, lose := range map[string]bool{"in Conflict": false, "in Conflict, with a lost status": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newRecreationWorld(t, whenEmpty)
+			newcomer := controllertest.Named(t, "shop", "newcomer", `{queue: {name: orders}, `+strings.TrimPrefix(whenEmpty, "{"))
+			newcomer.UID, newcomer.Generation, newcomer.Finalizers = "newcomer", 1, []string{v1alpha1.TopologyFinalizer}
+			if err := w.api.Create(t.Context(), newcomer); err != nil {
+				t.Fatal(err)
+			}
+			key := client.ObjectKeyFromObject(newcomer)
+			step := func() error {
+				t.Helper()
+				w.reconciler.index.Update(newcomer)
+				if _, err := w.reconciler.Reconcile(t.Context(), ctrl.Request{NamespacedName: key}); err != nil {
+					t.Fatal(err)
+				}
+				return w.api.Get(t.Context(), key, newcomer)
+			}
+			if err := step(); err != nil {
+				t.Fatal(err)
+			}
+			topologytest.Equal(t, "Ready", v1alpha1.ReasonConflict, conditions.Ready(newcomer.Status.Conditions).Reason)
+			if lose {
+				newcomer.Status = v1alpha1.ConsumerQueueStatus{}
+				if err := w.api.Status().Update(t.Context(), newcomer); err != nil {
+					t.Fatal(err)
+				}
+			}
+			w.engine.hold, w.engine.seen.Exists = map[string][]string{"orders": {recreate.NewID(key.String())}}, true
+			if err := w.api.Delete(t.Context(), newcomer); err != nil {
+				t.Fatal(err)
+			}
+			if err := w.api.Get(t.Context(), key, newcomer); err != nil {
+				t.Fatal(err)
+			}
+			gone := false
+			for range 10 {
+				if gone = apierrors.IsNotFound(step()); gone || !lose {
+					break
+				}
+			}
+			topologytest.Equal(t, "released", true, gone)
+			topologytest.Equal(t, "phases", []string(nil), w.engine.taken())
+			topologytest.Equal(t, "queues", []string{"orders"}, w.queueNames("orders"))
+		})
+	}
 }
 
 // The queue behind the fence is as the spec asks. It is the old one if the spec asks for the old arguments again, and then its delete

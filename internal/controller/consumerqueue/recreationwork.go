@@ -92,12 +92,12 @@ func decideBy(queue recreate.QueueSeen, next plan.Recreation, moment plan.Moment
 var errOutdatedWork = errors.New("the status of the recreation has changed")
 
 // record changes the status of the recreation at the API server while the work runs. It returns errOutdatedWork if other work on the
-// same recreation has begun since.
+// same recreation has begun since. It returns an error of change as it is.
 func (w *recreationWork) record(ctx context.Context, change func(*v1alpha1.ConsumerQueue) error) error {
-	err := retry.RetryOnConflict(retry.DefaultRetry, func() error {
+	return retry.RetryOnConflict(retry.DefaultRetry, func() error {
 		now := &v1alpha1.ConsumerQueue{}
 		if err := w.live.Get(ctx, w.key, now); err != nil {
-			return err
+			return fmt.Errorf("read the status of recreation %s: %w", w.status.ID, err)
 		}
 		status := now.Status.Recreation
 		if status == nil || status.ID != w.status.ID || status.Runs != w.status.Runs {
@@ -106,12 +106,11 @@ func (w *recreationWork) record(ctx context.Context, change func(*v1alpha1.Consu
 		if err := change(now); err != nil {
 			return err
 		}
-		return w.statuses.Update(ctx, w.client, now)
+		if err := w.statuses.Update(ctx, w.client, now); err != nil {
+			return fmt.Errorf("write the status of recreation %s: %w", w.status.ID, err)
+		}
+		return nil
 	})
-	if err != nil {
-		return fmt.Errorf("write the status of recreation %s: %w", w.status.ID, err)
-	}
-	return nil
 }
 
 func (w *recreationWork) recordBindings(ctx context.Context, bindings []vhost.Binding) error {

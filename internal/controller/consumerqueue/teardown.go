@@ -26,8 +26,11 @@ var errInProgress = errors.New("in progress")
 // errNeeded: an object belongs to, or is used by, another client.
 var errNeeded = errors.New("still needed")
 
+// policyRetains is why deletionPolicy retains the whole topology.
+const policyRetains = "deletionPolicy is Retain"
+
 // errRetain: deletionPolicy retains the whole topology.
-var errRetain = errors.New("deletionPolicy is Retain")
+var errRetain = errors.New(policyRetains)
 
 // isFinal reports whether a retry cannot help. A failed proof is not final: the broker may have been slow, another client may have
 // changed a policy, or dead letters may leave their queue.
@@ -62,6 +65,9 @@ func (t *teardown) run(ctx context.Context) ([]plan.Retained, error) {
 			brokererr.ErrOtherCluster, recorded, recorded.Cluster.Endpoint, t.cq.ConnectionName(), here, here.Cluster.Endpoint)
 	}
 	if t.cq.Spec.DeletionPolicy == v1alpha1.DeletionPolicyRetain {
+		if t.deletions.Interrupt(t.key()) { // its rollback may fail, and then the tiers are missing
+			return nil, errInProgress
+		}
 		return nil, t.restoreTiers(ctx, errRetain)
 	}
 	if t.cq.Spec.DeletionPolicy == v1alpha1.DeletionPolicyDelete && t.mainIsForeign(t.cq, observed) {
@@ -163,8 +169,7 @@ func (t *teardown) restoreTiers(ctx context.Context, trouble error) error {
 	for i, queue := range missing.Queues {
 		names[i] = queue.Name
 	}
-	log.FromContext(ctx).Info("Declared delay tiers again, because the main queue could not be deleted",
-		"queues", names, "reason", conditions.ErrorSummary(trouble))
+	log.FromContext(ctx).Info("Declared delay tiers again", "queues", names, "reason", conditions.ErrorSummary(trouble))
 	return trouble
 }
 

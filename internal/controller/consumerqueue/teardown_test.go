@@ -16,6 +16,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/warren-mq/warren/api/v1alpha1"
+	"github.com/warren-mq/warren/internal/controller/brokers"
+	"github.com/warren-mq/warren/internal/controller/brokers/brokerstest"
 	"github.com/warren-mq/warren/internal/controller/conditions"
 	"github.com/warren-mq/warren/internal/controller/controllertest"
 	"github.com/warren-mq/warren/internal/rabbit"
@@ -258,6 +260,52 @@ func TestAHalfDeletedGroupIsDeclaredAgain(t *testing.T) {
 			topologytest.Equal(t, "Events", []occurrence{test.event}, occurred, comparingOccurrences)
 		})
 	}
+}
+
+// slowRollback is a deletion that ends only after it was cancelled and the test has released it. It deletes a delay tier, and its
+// rollback fails.
+type slowRollback struct {
+	cancelled, released chan struct{}
+	broker              *brokerstest.Broker
+}
+
+func (d slowRollback) DeleteEmpty(ctx context.Context, _ string, _ []string, _ func(context.Context) error) error {
+	<-ctx.Done()
+	close(d.cancelled)
+	<-d.released
+	d.broker.Change(func(s *snapshot.Snapshot) { s.DropQueue("soon") })
+	return ctx.Err()
+}
+
+// The finalizer must not go while the deletion of the delay tiers rolls back: nothing would repeat a rollback that fails.
+func TestRetainWaitsForTheEndOfARunningDeletion(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, controllertest.NewConsumerQueue(t, twoTiers))
+	w.mustReconcile()
+	if err := w.api.Delete(t.Context(), w.get()); err != nil {
+		t.Fatal(err)
+	}
+	attempt := slowRollback{make(chan struct{}), make(chan struct{}), w.broker}
+	w.reconciler.deleted.At(w.get())
+	group := brokers.Group{Queues: []string{"soon", "later", "orders"}}
+	_, _ = w.reconciler.deletions.Ensure(controllertest.Orders, attempt, w.broker.Health().Cluster.Key(), group, 0)
+	spec := w.get().Spec
+	spec.DeletionPolicy = v1alpha1.DeletionPolicyRetain
+	w.edit(spec)
+	for range 5 { // the first reconciliations wait for a refresh
+		w.reconciler.index.Update(w.get())
+		if _, err := w.reconciler.Reconcile(t.Context(), ctrl.Request{NamespacedName: controllertest.Orders}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	topologytest.Equal(t, "Ready", "checking whether the queues are empty", conditions.Ready(w.get().Status.Conditions).Message)
+	<-attempt.cancelled
+	close(attempt.released)
+	topologytest.Equal(t, "Events", []occurrence{{
+		corev1.EventTypeNormal, eventRetained, "Delete",
+		`retained exchange "again"; exchange "orders.dlx"; queue "orders"; queue "soon"; queue "later"; and 1 more: deletionPolicy is Retain`,
+	}}, w.reconcileUntilGone(), comparingOccurrences)
+	topologytest.Equal(t, "queues", []string{"orders", "soon", "later"}, w.queueNames("orders", "soon", "later"))
 }
 
 // With deletionPolicy Delete no consumer uses the main queue any more.

@@ -219,8 +219,8 @@ func postponedMessage(objects vhost.IDs) string {
 		consumercontract.Duration(redeclaredWithin), consumercontract.Duration(redeclareAgain))
 }
 
-// reportKnownDrift reports drift that the snapshot shows while the connection fails. It does not ask the broker, so it reports nothing
-// if connections of other namespaces are not placed yet.
+// reportKnownDrift reports drift that the snapshot shows while the connection fails. It reports nothing if resolveVHost cannot place
+// the connections of other namespaces. resolveVHost may ask the management API for that, and waits for at most a second.
 func (s *scope) reportKnownDrift(ctx context.Context, connection *brokers.Broker, version vhost.Version) error {
 	desired, refused := topology.Desired(s.cq, version)
 	if refused != nil || !s.isReady() || !isRecordedAt(s.status, connection) {

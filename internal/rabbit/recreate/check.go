@@ -188,8 +188,8 @@ func (r *Recreator) checkPolicies(rec Recreation, policies []vhost.Policy) error
 // isFenced reports whether a fence of a recreation matches a queue.
 func isFenced(queue string, policies []vhost.Policy) bool {
 	return slices.ContainsFunc(policies, func(policy vhost.Policy) bool {
-		name, own := fence.ParseName(policy.Name)
-		return own && name.Recreation && !policy.Operator && slices.Contains(fence.QueuesOf(policy.Pattern.String()), queue)
+		name, isFence := fence.ParseName(policy.Name)
+		return isFence && name.Recreation && !policy.Operator && slices.Contains(fence.QueuesOf(policy.Pattern.String()), queue)
 	})
 }
 

@@ -62,7 +62,8 @@ type vanishing struct {
 type searched struct {
 	without map[string]time.Time // when a queue was first seen without sentinels, if some may have expired from it
 	browsed map[string]bool      // the queues in which other messages were in front of the sentinels
-	// complete is when a queue with messages was last searched completely. arrived is since when no expired sentinel can arrive.
+	// complete is when a queue with messages was last searched completely. arrived is the time from which no expired sentinel can
+	// arrive; zero if a sentinel may still expire or arrive.
 	complete map[string]time.Time
 	arrived  time.Time
 }

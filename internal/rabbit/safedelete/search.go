@@ -59,11 +59,11 @@ func (s *search) run(ctx context.Context) (left []string, err error) {
 	expiring, others := s.byExpiry()
 	failed := forEach(ctx, s.errs, expiring, takeFromQueue) // first: a sentinel that is found here cannot be in another queue
 	maps.Copy(failed, forEach(ctx, s.errs, others, takeFromQueue))
-	expired := slices.DeleteFunc(expiring, func(queue string) bool {
-		return !found[queue] || s.missing(queue, 0) == 0 || !s.mayHaveExpired(queue)
-	})
+	missing := slices.DeleteFunc(expiring, func(queue string) bool { return !found[queue] || s.missing(queue, 0) == 0 })
+	expired := slices.DeleteFunc(slices.Clone(missing), func(queue string) bool { return !s.mayHaveExpired(queue) })
 	arriving := s.arriving(ctx, expired) // before the search, which would miss a sentinel that arrives in between
-	if len(failed)+len(arriving) == 0 {
+	mayExpire := len(expired) < len(missing)
+	if len(failed)+len(arriving) == 0 && !mayExpire && !s.deletions.mayArrive(s.fence.Name) {
 		s.deletions.recordArrived(s.fence.Name)
 	}
 	for _, queue := range expired {

@@ -119,3 +119,50 @@ func TestASearchIsRepeatedOnceNoSentinelCanArrive(t *testing.T) {
 		}
 	})
 }
+
+// A sentinel of the tier was not answered, and its TTL is not over when the target is searched. The expired sentinel arrives later.
+func TestATargetIsSearchedAgainAfterTheTTLOfATier(t *testing.T) {
+	each(t, func(t *testing.T, vh *brokers.VHost) {
+		tier := func(ttl int64) vhost.Arguments {
+			return quorum(vhost.Arguments{
+				vhost.ArgMessageTTL: ttl, vhost.ArgDeadLetterExchange: "", vhost.ArgDeadLetterRoutingKey: "orders",
+			})
+		}
+		vh.DeclareQueue("orders", quorum(nil))
+		vh.DeclareQueue("tier", tier(1000))
+		vh.Publish("", "orders", "a message")
+		deleter, api := deleterAt(t, vh)
+		broker := deleter.observer.(*realBroker)
+		broker.state.Version = vhost.RabbitMQ40
+		broker.known.PutQueue("orders", vhost.Queue{Arguments: quorum(nil)})
+		broker.known.PutQueue("tier", vhost.Queue{Arguments: tier(time.Hour.Milliseconds())}) // not over yet
+		queues, name := []string{"tier", "orders"}, fence.Name{Owner: deleter.Owner, Begun: time.Now()}.String("tier")
+		if err := api.PutPolicy(t.Context(), name, fence.Pattern(queues), 0, fence.Fence{}.Open()); err != nil {
+			t.Fatal(err)
+		}
+		cluster, left := deleter.observer.State().Cluster.Key(), leftover{policy: policyNamed(t, api, name)}
+		clearFence := func() error { return (recovery{deleter}).clearLeftover(t.Context(), cluster, left) }
+		deleter.deletions.recordUnanswered(name)
+		if err := clearFence(); !errors.Is(err, brokererr.ErrUnproven) {
+			t.Fatal(err)
+		}
+		deleter.deletions.unansweredAt[name] = time.Now().Add(-unnoticed)
+		deleter.deletions.recordSearch(name, "orders") // after no unanswered sentinel could arrive
+		err := deleter.sentinels.alone(t.Context(), cluster, 1, func(p *publisher) error {
+			_, err := p.publish("orders", name, 1)
+			return err
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		broker.known.DropQueue("tier")
+		broker.known.PutQueue("tier", vhost.Queue{Arguments: tier(1000)})
+		deleter.deletions.search(name).without["tier"] = time.Now().Add(-maxArrival)
+		if err := clearFence(); err != nil {
+			t.Fatal(err)
+		}
+		if now, _, err := deleter.held(t.Context(), cluster, "orders"); err != nil || now.Messages != 1 {
+			t.Errorf("queue orders holds %d messages, want 1 without the sentinel: %v", now.Messages, err)
+		}
+	})
+}
