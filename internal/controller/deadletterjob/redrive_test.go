@@ -544,7 +544,7 @@ func TestASuspendedRedriveEndsIfAnotherTookMessages(t *testing.T) {
 	}
 }
 
-// The cache may lack a status by which the other Redrive has taken messages.
+// The cache may not yet show that the other Redrive has taken messages.
 func TestAnInterruptedRedriveWaitsForTheNewestStatusOfAnother(t *testing.T) {
 	t.Parallel()
 	w := newRedriveWorld(t, controllertest.InSync(t, `{}`), all)
