@@ -2,6 +2,7 @@ package brokers
 
 import (
 	"context"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -99,50 +100,44 @@ func (t *DeletionTasks) Ensure(
 func (t *DeletionTasks) WholeGroup(owner client.ObjectKey, queues []string, exists func(queue string) bool) []string {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if own := t.of[owner]; own != nil {
-		for key, one := range own.attempts {
-			together := strings.Split(key, "\n")
-			left := slices.DeleteFunc(slices.Clone(together), func(queue string) bool { return !exists(queue) })
-			if one.ended.IsZero() && slices.Equal(left, queues) {
-				return together
-			}
+	for key := range t.running(owner) {
+		together := strings.Split(key, "\n")
+		left := slices.DeleteFunc(slices.Clone(together), func(queue string) bool { return !exists(queue) })
+		if slices.Equal(left, queues) {
+			return together
 		}
 	}
 	return queues
+}
+
+// running returns the attempts of a ConsumerQueue that have not ended, by group. The lock is held.
+func (t *DeletionTasks) running(owner client.ObjectKey) map[string]*task {
+	own := t.of[owner]
+	if own == nil {
+		return nil
+	}
+	running := maps.Clone(own.attempts)
+	maps.DeleteFunc(running, func(_ string, one *task) bool { return !one.ended.IsZero() })
+	return running
 }
 
 // AreRunning reports whether an attempt of a ConsumerQueue runs.
 func (t *DeletionTasks) AreRunning(owner client.ObjectKey) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	own := t.of[owner]
-	if own == nil {
-		return false
-	}
-	for _, one := range own.attempts {
-		if one.ended.IsZero() {
-			return true
-		}
-	}
-	return false
+	return len(t.running(owner)) > 0
 }
 
 // Interrupt cancels the running attempts of a ConsumerQueue, and reports whether there are any. Unlike Cancel, it keeps each attempt
 // until its rollback has ended.
-func (t *DeletionTasks) Interrupt(owner client.ObjectKey) (running bool) {
+func (t *DeletionTasks) Interrupt(owner client.ObjectKey) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	own := t.of[owner]
-	if own == nil {
-		return false
+	running := t.running(owner)
+	for _, one := range running {
+		one.cancel()
 	}
-	for _, one := range own.attempts {
-		if one.ended.IsZero() {
-			one.cancel()
-			running = true
-		}
-	}
-	return running
+	return len(running) > 0
 }
 
 // CancelExcept cancels the attempts of a ConsumerQueue for all other groups, and forgets their results.

@@ -214,7 +214,7 @@ func (v *vhostScope) continueRecreation(ctx context.Context) (over bool, err err
 	task := v.recreations.get(key, status)
 	switch {
 	case task.isRunning():
-		if reason, _ := v.backOutReason(status); reason != "" && status.Phase == v1alpha1.RecreationEmptying {
+		if reason, _ := backOutReason(v.cq, v.desired, v.connection, status); reason != "" && status.Phase == v1alpha1.RecreationEmptying {
 			v.recreations.stop(key)
 		}
 		status.Remaining = int64(task.progress.Remaining)
@@ -234,17 +234,13 @@ func (v *vhostScope) continueRecreation(ctx context.Context) (over bool, err err
 
 // backedOut returns the status of a recreation, changed to back out if the user wants that.
 func (v *vhostScope) backedOut(status v1alpha1.RecreationStatus) v1alpha1.RecreationStatus {
-	if reason, message := v.backOutReason(status); reason != "" {
+	if reason, message := backOutReason(v.cq, v.desired, v.connection, status); reason != "" {
 		return plan.BackOut(status, reason, message)
 	}
 	return status
 }
 
 // backOutReason returns why the user wants a recreation to back out; empty if the user does not.
-func (v *vhostScope) backOutReason(status v1alpha1.RecreationStatus) (reason, message string) {
-	return backOutReason(v.cq, v.desired, v.connection, status)
-}
-
 func backOutReason(
 	cq *v1alpha1.ConsumerQueue, desired topology.Topology, connection *brokers.Broker, status v1alpha1.RecreationStatus,
 ) (reason, message string) {
