@@ -146,18 +146,15 @@ func (c *Conn) Unsettled() int {
 	return count
 }
 
-// Body returns the body of a message until Release; nil if it was dropped. The Body field of the delivery is empty, because the AMQP
-// library does not see bodies. Body, Memory, Release and Dropped need a connection with DialOptions.LargestBody above zero.
-func (c *Conn) Body(message *amqp.Delivery) []byte { return c.retained(message).body }
-
-// Memory returns how much memory a message takes until Release, in bytes.
-func (c *Conn) Memory(message *amqp.Delivery) int64 { return c.retained(message).memory }
-
-func (c *Conn) retained(message *amqp.Delivery) retained {
+// Body returns the body of a message until Release, nil if it was dropped, and how much memory the message takes until then, in bytes.
+// The Body field of the delivery is empty, because the AMQP library does not see bodies. Body, Release and Dropped need a connection
+// with DialOptions.LargestBody above zero.
+func (c *Conn) Body(message *amqp.Delivery) (body []byte, memory int64) {
 	b := c.Socket.incoming.state.bodies
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return b.of[delivery{message.ConsumerTag, message.DeliveryTag}]
+	found := b.of[delivery{message.ConsumerTag, message.DeliveryTag}]
+	return found.body, found.memory
 }
 
 // Release stops counting a message, of which the caller keeps only the tag, and frees its body.

@@ -325,9 +325,10 @@ func (p *pass) take(message amqp.Delivery, open bool) error {
 	size, tooLarge, dropped := p.connection.Dropped(&message)
 	switch {
 	case !dropped:
-		message.Body = p.connection.Body(&message)
+		var memory int64
+		message.Body, memory = p.connection.Body(&message)
 		size = int64(len(message.Body))
-		p.sizes.add(p.connection.Memory(&message))
+		p.sizes.add(memory)
 		if !p.holds() {
 			p.sizes.relax()
 		}

@@ -94,7 +94,7 @@ func (d *drainer) moveMessage(message *amqp.Delivery) error {
 	if size, _, dropped := d.connection.Dropped(message); dropped {
 		return refuse(MessageNotMoved, "queue %q: a message of %d bytes cannot be moved", queue, size)
 	}
-	message.Body = d.connection.Body(message)
+	message.Body, _ = d.connection.Body(message)
 	d.seq++
 	route, publishing, err := copier{exchange: d.rec.BacklogExchange(), user: d.Username}.Copy(message, d.seq)
 	if err != nil {
