@@ -332,13 +332,7 @@ func TestASuspendedPurgeResumes(t *testing.T) {
 	t.Parallel()
 	w := newPurgeWorld(t, atMost5)
 	w.count(5)
-	<-w.Mover.Begun
-	w.Mover.Stopped = mover.Progress{State: mover.Moving, Moved: 2}
-	w.suspend(true)
-	w.Reconcile()
-	for w.get().Status.AtMost != nil {
-		w.ReconcileWhenEnqueued()
-	}
+	w.suspendAfter(2)
 	topologytest.Equal(t, "conditions", "Ready=Unknown Suspended Suspended=True Suspended ", w.ready())
 	topologytest.Equal(t, "deleted", 2, *w.get().Status.Deleted)
 	w.suspend(false)
@@ -346,6 +340,18 @@ func TestASuspendedPurgeResumes(t *testing.T) {
 	config := <-w.Mover.Begun
 	topologytest.Equal(t, "deletes without another count", true, config.Delete && !config.DryRun)
 	topologytest.Equal(t, "deleted before", 2, config.Moved)
+}
+
+// suspendAfter suspends the Purge while it deletes. It has deleted so many messages when it stops.
+func (w *purgeWorld) suspendAfter(deleted int) {
+	w.T.Helper()
+	<-w.Mover.Begun
+	w.Mover.Stopped = mover.Progress{State: mover.Moving, Moved: deleted}
+	w.suspend(true)
+	w.Reconcile()
+	for w.get().Status.AtMost != nil {
+		w.ReconcileWhenEnqueued()
+	}
 }
 
 func (w *purgeWorld) suspend(suspend bool) {
@@ -468,13 +474,7 @@ func TestACountedPurgeAfterARedriveOfASharingConsumerQueue(t *testing.T) {
 			w := newPurgeWorld(t, test.spec)
 			w.shared = true
 			w.count(5)
-			<-w.Mover.Begun
-			w.Mover.Stopped = mover.Progress{State: mover.Moving, Moved: 2}
-			w.suspend(true)
-			w.Reconcile()
-			for w.get().Status.AtMost != nil {
-				w.ReconcileWhenEnqueued()
-			}
+			w.suspendAfter(2)
 			redrive := created(&v1alpha1.Redrive{}, "other", 2)
 			redrive.Spec.ConsumerQueueRef.Name = "invoices"
 			redrive.Status.JobStatus = w.get().Status.JobStatus

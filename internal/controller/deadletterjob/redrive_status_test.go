@@ -136,7 +136,7 @@ func TestOutcomeOfARedriveThatMovedFewerMessages(t *testing.T) {
 			"False Incomplete", `5 of 9 messages moved, 4 not seen: another consumer of queue "orders.dlq" holds them or has taken them. ` +
 				`Stop it, then count what is left`, 1,
 		},
-		"newer messages were moved instead of those that another consumer holds": {
+		"another consumer holds messages, and newer messages were moved": {
 			v1alpha1.RedriveStatus{Moved: new(int64(9)), JobStatus: v1alpha1.JobStatus{Examined: new(int64(9))}},
 			0, 0,
 			"False Incomplete", `9 of 9 messages moved, and another consumer of queue "orders.dlq" may hold messages that were not seen. ` +
