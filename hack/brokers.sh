@@ -155,12 +155,14 @@ CONF
 
 PLUGINS='[rabbitmq_management,rabbitmq_event_exchange,rabbitmq_shovel].'
 
-# RabbitMQ restarts a dead-letter worker a hundred times a second if its queue is deleted when it receives a policy. Then the
-# supervisor of the workers stops for all queues of the node (rabbitmq-server#16652), and other tests fail. This loop starts the
-# supervisor again. It contains no spaces, because the broker's scripts split words.
+# RabbitMQ restarts the dead-letter worker of a deleted queue a hundred times within a moment. Then the supervisor of the workers
+# stops with the workers of all queues, and dead letters wait (rabbitmq-server#16652): other tests would fail. This loop makes the
+# supervisor leave such a worker stopped: it sets restart_type, the fifth element of a child's record, whenever the supervisor is new. The
+# loop contains no spaces, because the broker's scripts split words.
 ERLANG_ARGUMENTS="-eval spawn(fun()->(fun(F)->F(F)end)(fun(F)->timer:sleep(200),\
-case{whereis(rabbit_sup),whereis(rabbit_fifo_dlx_sup)}of{P,undefined}when(is_pid(P))->\
-supervisor:restart_child(rabbit_sup,rabbit_fifo_dlx_sup);_->(ok)end,F(F)end)end)."
+case{whereis(rabbit_fifo_dlx_sup),get(supervisor)}of{P,P}->(ok);{P,_}when(is_pid(P))->put(supervisor,P),\
+sys:replace_state(P,fun(S)->{[I],C}=element(4,S),setelement(4,S,{[I],C#{I:=setelement(5,maps:get(I,C),temporary)}})end);\
+_->(ok)end,F(F)end)end)."
 
 certificates() {
   [[ -f $TLS/ca.crt ]] || GOWORK=off go run "$HACK_DIR/certs/main.go" "$TLS" ||
