@@ -1,6 +1,8 @@
 package faults
 
 import (
+	"time"
+
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -16,8 +18,7 @@ var _ = Describe("A broker whose supervisor of dead-letter workers has terminate
 		startManager(w)
 		w.Queue("before", ordinary)
 		w.settled(1)
-		// Without its child specification, the test brokers' script cannot restart the supervisor.
-		private.Eval("supervisor:terminate_child(rabbit_sup, rabbit_fifo_dlx_sup), supervisor:delete_child(rabbit_sup, rabbit_fifo_dlx_sup).")
+		private.Eval("supervisor:terminate_child(rabbit_sup, rabbit_fifo_dlx_sup).")
 
 		w.Queue("orders", ordinary)
 		cq := w.Eventually("orders", Condition("Ready", metav1.ConditionFalse, "QueueNotStarted"), Condition("Reconciling", metav1.ConditionTrue, "QueueNotStarted"))
@@ -29,4 +30,13 @@ var _ = Describe("A broker whose supervisor of dead-letter workers has terminate
 		private.Start()
 		w.AllReady(2)
 	})
+})
+
+// hack/brokers.sh prevents that one test ends the dead-letter workers of all other tests.
+var _ = It("A test broker keeps its supervisor of dead-letter workers when the queue of a worker does not exist", Extended, func() {
+	private := brokers.NewPrivate(GinkgoTB())
+	findSupervisor := func() string { return private.Eval("pid_to_list(whereis(rabbit_fifo_dlx_sup)).") }
+	supervisor := findSupervisor()
+	private.Eval(`supervisor:start_child(rabbit_fifo_dlx_sup, [{resource, <<"/">>, queue, <<"gone">>}]).`)
+	Consistently(findSupervisor).WithTimeout(3 * time.Second).Should(Equal(supervisor))
 })
