@@ -205,8 +205,8 @@ func (s *settings) validate(limit time.Duration) error {
 	case s.timeout < 0 || s.timeout > longest:
 		refuse("WithTimeout(%s) must be at most %s, nine tenths of the consumer timeout of the broker", s.timeout, longest)
 	case s.batch != nil && (s.batch.size < 1 || s.batch.wait <= 0 || s.batch.wait > s.maxWait()/2):
-		refuse("NewBatch with a size of %d and a wait of %s needs a size of at least 1 and a wait of at most %s, "+
-			"half of what WithTimeout leaves of the consumer timeout", s.batch.size, s.batch.wait, s.maxWait()/2)
+		refuse("NewBatch with a size of %d and a wait of %s needs a size of at least 1 and a wait of at most %s. "+
+			"This is half of the time that WithTimeout leaves of the consumer timeout", s.batch.size, s.batch.wait, s.maxWait()/2)
 	}
 	if s.drain <= 0 {
 		refuse("WithDrainTimeout(%s) must be positive", s.drain)

@@ -147,8 +147,8 @@ var (
 			"once per resync interval.",
 		"namespace", "name")
 	Events = counter("warren_broker_events_total",
-		"Events about vhosts, by outcome: own for a change by this manager, applied for a change by others that updated the snapshot, "+
-			"refresh for a change that needs a refresh, and ignored for irrelevant objects.",
+		"Events about vhosts by outcome. result is own for a change by this manager, or applied for a change by others that updated the "+
+			"snapshot. It is refresh for a change that needs a refresh, and ignored for irrelevant objects.",
 		"result")
 	EventLag = histogram("warren_broker_event_lag_seconds",
 		"Time from a change, by the clock of the broker, until its event was handled.",

@@ -22,9 +22,9 @@ func newReport(c *cluster, streams genericiooptions.IOStreams) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "report",
 		Short: "Write an archive for an issue, without passwords and messages",
-		Long: "Write an archive that you can attach to an issue: the versions, the output of `kubectl warren check`, the ConsumerQueues, " +
-			"BrokerConnections, Redrives and Purges of the namespace with their status and Events, and the Deployment, the pods and " +
-			"the logs of the manager.\n\n" +
+		Long: "Write an archive that you can attach to an issue: the versions, the output of `kubectl warren check`, and the " +
+			"Deployment, the pods and the logs of the manager. It has the ConsumerQueues, BrokerConnections, Redrives and Purges of the " +
+			"namespace, with their status and Events.\n\n" +
 			"The command reads no Secret, no ConfigMap and no message. It leaves out labels, annotations of others, values of " +
 			"environment variables, the values and expressions of selectors, and the names of Kubernetes users. It redacts what " +
 			"looks like a password. Names of namespaces, queues, exchanges, RabbitMQ users and hosts remain. Read the archive " +
