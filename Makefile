@@ -166,13 +166,17 @@ fmt: ## Format the Go code.
 vet: ## Run go vet on the modules of the workspace.
 	go vet ./... ./consumer/... ./cmd/kubectl-warren/... ./examples/orders/...
 
+# Go ignores folders whose names begin with _.
 .PHONY: lint
 lint: ## Run the linters, also for the Helm chart and the documentation; FIX=1 corrects what they can.
 	hack/tool.sh golangci-lint run $(if $(FIX),--fix)
 	cd consumer && ../hack/tool.sh golangci-lint run $(if $(FIX),--fix)
 	cd consumer/otelconsumer && GOWORK=off ../../hack/tool.sh golangci-lint run $(if $(FIX),--fix)
 	cd cmd/kubectl-warren && ../../hack/tool.sh golangci-lint run $(if $(FIX),--fix)
-	git ls-files -z '*.md' '*.go' | xargs -0 hack/tool.sh vale --config=hack/vale/vale.ini --output=line
+	git ls-files -z '*.md' '*.go' '*.yaml' | xargs -0 hack/tool.sh vale --config=hack/vale/vale.ini --output=line
+	rm -rf bin/_messages
+	go run ./hack/messages bin/_messages $$(git ls-files {api,cmd,consumer,examples,internal}/'*.go' ':!*_test.go')
+	cd bin/_messages && ../../hack/tool.sh vale --config=../../hack/vale/vale.ini --ext=.html --output=line .
 	for helm in helm helm3; do hack/tool.sh $$helm lint --strict --quiet --kube-version=1.37.0 charts/warren; done
 
 ##@ Generate
