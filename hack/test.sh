@@ -70,7 +70,7 @@ quick() {
 
 # extended also repeats tests on the newest RabbitMQ, because there they run beside other tests than in quick.
 extended() {
-  export WARREN_TEST_SHARERS=5 # how many share a queue in the model of internal/ownership
+  export WARREN_TEST_PEERS=5 # how many share a queue in the model of internal/ownership
   export WARREN_TEST_LABELS=extended
   run_parts cover-extended.out -p=2 ./internal/rabbit ./internal/rabbit/... ./internal/{ownership,topology/plan/recreationmodel} ./consumer \
     ./internal/controller/brokers ./test/{e2e,faults,plugin,deployment,monitoring,cluster,consumer,facts,stopping,traffic} \

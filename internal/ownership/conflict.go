@@ -234,7 +234,7 @@ func exchangeOverlap(mine, theirs topology.Exchange) []overlap {
 }
 
 // isExclusive reports whether an exchange cannot be shared. A dead-letter exchange that routes by reason would copy each rejected
-// message to the delay tiers of all its sharers.
+// message to the delay tiers of all ConsumerQueues that name it.
 func isExclusive(exchange topology.Exchange) bool {
 	return exchange.Role == v1alpha1.RoleDeadLetter && exchange.Type == v1alpha1.ExchangeHeaders
 }

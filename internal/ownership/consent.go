@@ -195,23 +195,23 @@ func (x *Index) AffectedByConsent(before, after *v1alpha1.ConsumerQueue) []clien
 	was, is := topology.ConsentsOf(before), topology.ConsentsOf(after)
 	x.mu.RLock()
 	defer x.mu.RUnlock()
-	var sharers []client.ObjectKey
+	var affected []client.ObjectKey
 	for _, consents := range []topology.Consents{was, is} {
 		for id := range consents {
 			if !slices.Equal(was[id], is[id]) {
-				sharers = append(sharers, x.active[markOf(id)]...)
+				affected = append(affected, x.active[markOf(id)]...)
 			}
 		}
 	}
 	for _, entry := range before.Status.Topology {
 		for _, member := range x.active[markOf(topology.IDOf(entry))] {
 			if x.records[member].sharesWithoutConsent(entry.Name) {
-				sharers = append(sharers, member)
+				affected = append(affected, member)
 			}
 		}
 	}
-	slices.SortFunc(sharers, compareKeys)
-	return slices.Compact(sharers)
+	slices.SortFunc(affected, compareKeys)
+	return slices.Compact(affected)
 }
 
 // sharesWithoutConsent reports whether the status has the advisory SharedWithoutConsent for an object.

@@ -244,21 +244,21 @@ func TestUnwantedFrom(t *testing.T) {
 	t.Parallel()
 	const exchange = `{queue: {name: %s}, retry: {policy: None}, deadLetter: {exchange: {name: dead, type: direct%s}}}`
 	source := `{queue: {name: pay}, bindings: [{exchange: {name: dead}, routingKeys: [pay.dlq]}]}`
-	sharer := fmt.Sprintf(exchange, "pay", "")
+	peer := fmt.Sprintf(exchange, "pay", "")
 	for name, test := range map[string]struct {
 		consent     string
 		other       *v1alpha1.ConsumerQueue
 		destination string
 		unwanted    bool
 	}{
-		"a sharer of the namespace":               {"", at(t, "shop", "pay", sharer, true), "pay.dlq", false},
+		"a peer of the namespace":                 {"", at(t, "shop", "pay", peer, true), "pay.dlq", false},
 		"a source of the namespace":               {"", at(t, "shop", "pay", source, true), "pay", false},
-		"a sharer of another one, with consent":   {", sharedWith: [bank]", at(t, "bank", "pay", sharer, true), "pay.dlq", false},
-		"a sharer of another one, no consent":     {"", at(t, "bank", "pay", sharer, true), "pay.dlq", true},
+		"a peer of another one, with consent":     {", sharedWith: [bank]", at(t, "bank", "pay", peer, true), "pay.dlq", false},
+		"a peer of another one, no consent":       {"", at(t, "bank", "pay", peer, true), "pay.dlq", true},
 		"a source of another one, with consent":   {", sharedWith: [bank]", at(t, "bank", "pay", source, true), "pay", true},
 		"a source of another one, no consent":     {"", at(t, "bank", "pay", source, true), "pay", true},
-		"a newcomer of another one, with consent": {", sharedWith: [bank]", at(t, "bank", "pay", sharer, false), "pay.dlq", false},
-		"no ConsumerQueue names it":               {"", at(t, "shop", "pay", sharer, true), "other", true},
+		"a newcomer of another one, with consent": {", sharedWith: [bank]", at(t, "bank", "pay", peer, false), "pay.dlq", false},
+		"no ConsumerQueue names it":               {"", at(t, "shop", "pay", peer, true), "other", true},
 	} {
 		own := at(t, "shop", "orders", fmt.Sprintf(exchange, "orders", test.consent), true)
 		view := indexed(own, test.other).View(own, here, topologytest.V43, leadsHere)

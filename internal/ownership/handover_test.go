@@ -19,22 +19,22 @@ import (
 	"github.com/warren-mq/warren/internal/topology/topologytest"
 )
 
-// A model of up to maxSharers ConsumerQueues that share a dead-letter queue explores every order of deletions, decisions and
+// A model of up to maxPeers ConsumerQueues that share a dead-letter queue explores every order of deletions, decisions and
 // removals, with a crash of Warren between any two steps. A state has the progress of each ConsumerQueue, and whether the queue
 // still exists.
 type model struct {
-	sharers []sharer
+	peers   []peer
 	crashes int // how often Warren crashed
 	deleted int // how often the queue was deleted
 }
 
-type sharer rune
+type peer rune
 
 const (
-	active  sharer = 'a'
-	waits   sharer = 'w' // is being deleted, has not decided since the last crash
-	decided sharer = 'd'
-	gone    sharer = 'g'
+	active  peer = 'a'
+	waits   peer = 'w' // is being deleted, has not decided since the last crash
+	decided peer = 'd'
+	gone    peer = 'g'
 )
 
 // exploration visits each state of the model once.
@@ -47,11 +47,11 @@ type exploration struct {
 
 func TestWhoDeletesLast(t *testing.T) {
 	t.Parallel()
-	for count := 1; count <= maxSharers(t); count++ {
+	for count := 1; count <= maxPeers(t); count++ {
 		t.Run(fmt.Sprint(count, " that share a queue"), func(t *testing.T) {
 			t.Parallel()
 			e := &exploration{t: t, indexes: map[string]*Index{}, seen: map[string]bool{}}
-			start := model{sharers: slices.Repeat([]sharer{active}, count)}
+			start := model{peers: slices.Repeat([]peer{active}, count)}
 			for i := range count {
 				cq := controllertest.Synced(t, fmt.Sprint("cq-", i), fmt.Sprintf(`{queue: {name: q-%d}, deadLetter: {queue: {name: grave}}}`, i), "")
 				cq.UID = types.UID(fmt.Sprint("uid-", i))
@@ -63,16 +63,16 @@ func TestWhoDeletesLast(t *testing.T) {
 	}
 }
 
-// maxSharers is 4, or WARREN_TEST_SHARERS: `make test-all` explores 5, which takes a minute.
-func maxSharers(t *testing.T) int {
+// maxPeers is 4, or WARREN_TEST_PEERS: `make test-all` explores 5, which takes a minute.
+func maxPeers(t *testing.T) int {
 	t.Helper()
-	given, set := os.LookupEnv("WARREN_TEST_SHARERS")
+	given, set := os.LookupEnv("WARREN_TEST_PEERS")
 	if !set {
 		return 4
 	}
 	number, err := strconv.Atoi(given)
 	if err != nil {
-		t.Fatalf("WARREN_TEST_SHARERS: %v", err)
+		t.Fatalf("WARREN_TEST_PEERS: %v", err)
 	}
 	return number
 }
@@ -93,33 +93,33 @@ func (e *exploration) explore(m model, h *Handover, path []string) {
 		return
 	}
 	e.seen[key] = true
-	if !slices.ContainsFunc(m.sharers, func(s sharer) bool { return s != gone }) {
+	if !slices.ContainsFunc(m.peers, func(s peer) bool { return s != gone }) {
 		if m.deleted == 0 {
 			e.t.Fatalf("no manager deleted the queue: %s", strings.Join(path, ", "))
 		}
 		return
 	}
 	next := func(what string, i int, change func(*model, *Handover)) {
-		then := model{sharers: slices.Clone(m.sharers), crashes: m.crashes, deleted: m.deleted}
+		then := model{peers: slices.Clone(m.peers), crashes: m.crashes, deleted: m.deleted}
 		memory := newHandoverModel(h.of)
 		change(&then, memory)
 		e.explore(then, memory, append(slices.Clip(path), fmt.Sprint(what, " ", i)))
 	}
-	for i, s := range m.sharers {
+	for i, s := range m.peers {
 		switch s {
 		case active:
-			next("delete", i, func(then *model, _ *Handover) { then.sharers[i] = waits })
+			next("delete", i, func(then *model, _ *Handover) { then.peers[i] = waits })
 		case waits:
 			next("decide", i, func(then *model, memory *Handover) {
 				e.takes(m, memory, i)
-				then.sharers[i] = decided
+				then.peers[i] = decided
 			})
 		case decided:
 			next("go", i, func(then *model, memory *Handover) {
 				if e.takes(m, memory, i) {
 					e.delete(m, then, i, path)
 				}
-				then.sharers[i] = gone
+				then.peers[i] = gone
 			})
 		}
 	}
@@ -127,9 +127,9 @@ func (e *exploration) explore(m model, h *Handover, path []string) {
 		next("crash", m.crashes, func(then *model, memory *Handover) {
 			then.crashes++
 			clear(memory.of)
-			for i, s := range then.sharers {
+			for i, s := range then.peers {
 				if s == decided {
-					then.sharers[i] = waits
+					then.peers[i] = waits
 				}
 			}
 		})
@@ -138,7 +138,7 @@ func (e *exploration) explore(m model, h *Handover, path []string) {
 
 // delete deletes the queue. A second deletion is allowed only after a crash, which loses the decisions.
 func (e *exploration) delete(m model, then *model, i int, path []string) {
-	if slices.Contains(m.sharers, active) {
+	if slices.Contains(m.peers, active) {
 		e.t.Fatalf("%d deleted what one that stays has: %s", i, strings.Join(path, ", "))
 	}
 	if m.deleted > m.crashes {
@@ -158,7 +158,7 @@ func (e *exploration) index(m model) *Index {
 	key := strings.ReplaceAll(m.text(), string(decided), string(waits))
 	if e.indexes[key] == nil {
 		index := NewIndex()
-		for i, s := range m.sharers {
+		for i, s := range m.peers {
 			switch s {
 			case active:
 				index.Update(e.objects[i])
@@ -182,7 +182,7 @@ func (m model) key(h *Handover) string {
 
 func (m model) text() string {
 	text := ""
-	for _, s := range m.sharers {
+	for _, s := range m.peers {
 		text += string(s)
 	}
 	return text

@@ -89,7 +89,7 @@ func TestHeldAndNeeded(t *testing.T) {
 	}
 }
 
-// With hundreds of sharers, the first active one answers for all, and deleted ones are not checked.
+// With hundreds of peers, the first active one answers for all, and deleted ones are not checked.
 func TestSharedByMany(t *testing.T) {
 	t.Parallel()
 	own := controllertest.Synced(t, "own", withGrave, "")

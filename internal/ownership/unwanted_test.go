@@ -112,7 +112,7 @@ func TestUnwantedOfAGrowingQueue(t *testing.T) {
 	topologytest.Equal(t, "of none", nil, unwantedKeys(view, nil, "a"))
 }
 
-// The cost of a cached answer does not depend on the number of sharers. The test counts allocations, which do not depend on the
+// The cost of a cached answer does not depend on the number of peers. The test counts allocations, which do not depend on the
 // machine.
 func TestUnwantedOfACrowd(t *testing.T) {
 	cost := func(count int) float64 {

@@ -50,7 +50,7 @@ func (r *Reconciler) indexPeers() handler.EventHandler {
 				enqueue(q, after, leaves)
 				r.enqueueAffectedByConsent(q, before, after)
 			}
-			r.enqueueSharers(q, client.ObjectKeyFromObject(after), ownership.DeadLetterQueueOf(before), ownership.DeadLetterQueueOf(after))
+			r.enqueueDeadLetterPeer(q, client.ObjectKeyFromObject(after), ownership.DeadLetterQueueOf(before), ownership.DeadLetterQueueOf(after))
 		},
 		DeleteFunc: func(_ context.Context, e event.DeleteEvent, q requests) {
 			deleted := e.Object.(*v1alpha1.ConsumerQueue)
@@ -58,7 +58,7 @@ func (r *Reconciler) indexPeers() handler.EventHandler {
 			key := client.ObjectKeyFromObject(deleted)
 			r.index.Remove(key)
 			r.enqueueAffectedByConsent(q, deleted, deleted)
-			r.enqueueSharers(q, key, ownership.DeadLetterQueueOf(deleted), ownership.DeadLetterQueue{})
+			r.enqueueDeadLetterPeer(q, key, ownership.DeadLetterQueueOf(deleted), ownership.DeadLetterQueue{})
 		},
 	}
 }
@@ -70,15 +70,15 @@ func (r *Reconciler) enqueueAffectedByConsent(q requests, before, after *v1alpha
 	}
 }
 
-// enqueueSharers enqueues the last remaining sharer of a dead-letter queue when another one joins or leaves. If thousands share a
+// enqueueDeadLetterPeer enqueues the last remaining peer of a dead-letter queue when another one joins or leaves. If thousands share a
 // queue, a change enqueues none of them.
-func (r *Reconciler) enqueueSharers(q requests, of client.ObjectKey, before, after ownership.DeadLetterQueue) {
+func (r *Reconciler) enqueueDeadLetterPeer(q requests, of client.ObjectKey, before, after ownership.DeadLetterQueue) {
 	if before == after {
 		return
 	}
 	for _, queue := range []ownership.DeadLetterQueue{before, after} {
-		if sharer, exists := r.index.LastSharer(of, queue); exists {
-			trigger.Enqueue(q, trigger.Resync, reconcile.Request{NamespacedName: sharer})
+		if peer, exists := r.index.LastDeadLetterPeer(of, queue); exists {
+			trigger.Enqueue(q, trigger.Resync, reconcile.Request{NamespacedName: peer})
 		}
 	}
 }

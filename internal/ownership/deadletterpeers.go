@@ -38,9 +38,9 @@ func deadLetterQueueName(cq *v1alpha1.ConsumerQueue) string {
 	return ""
 }
 
-// Sharers returns up to limit other ConsumerQueues whose statuses have the same dead-letter queue, sorted by name. It ignores
+// deadLetterPeers returns up to limit other ConsumerQueues whose statuses have the same dead-letter queue, sorted by name. It ignores
 // ConsumerQueues that may be at another location.
-func (x *Index) Sharers(than client.ObjectKey, shared DeadLetterQueue, limit int) []client.ObjectKey {
+func (x *Index) deadLetterPeers(than client.ObjectKey, shared DeadLetterQueue, limit int) []client.ObjectKey {
 	x.mu.RLock()
 	defer x.mu.RUnlock()
 	var found []client.ObjectKey
@@ -74,15 +74,15 @@ func (v View) Shares(queue string) bool {
 	return false
 }
 
-// LastSharer returns the only other ConsumerQueue that shares a dead-letter queue. Its status changes when a second sharer joins
-// or leaves; with more sharers no status changes.
-func (x *Index) LastSharer(than client.ObjectKey, shared DeadLetterQueue) (last client.ObjectKey, exists bool) {
+// LastDeadLetterPeer returns the only other ConsumerQueue that shares a dead-letter queue. Its status changes when a second peer joins
+// or leaves; with more peers no status changes.
+func (x *Index) LastDeadLetterPeer(than client.ObjectKey, shared DeadLetterQueue) (last client.ObjectKey, exists bool) {
 	if shared == (DeadLetterQueue{}) {
 		return client.ObjectKey{}, false
 	}
-	sharers := x.Sharers(than, shared, 2)
-	if len(sharers) != 1 {
+	peers := x.deadLetterPeers(than, shared, 2)
+	if len(peers) != 1 {
 		return client.ObjectKey{}, false
 	}
-	return sharers[0], true
+	return peers[0], true
 }
