@@ -77,7 +77,7 @@ bench: build ## Measure the manager with BENCH_N ConsumerQueues (100 1000 3000) 
 		$(if $(BENCH_CRDS),-crds='$(BENCH_CRDS)') $(if $(PROFILE),-profiles='$(PROFILE)') $(BENCH_FLAGS)
 
 .PHONY: bench-consumer
-bench-consumer: ## Measure the consumer library against amqp091-go alone, ten times in turns.
+bench-consumer: ## Measure the consumer library against amqp091-go alone, alternately, ten times each.
 	hack/with-parts.sh newest -- go test -run='^$$' -bench=Consumer -benchtime=10x -timeout=60m ./test/consumer
 
 .PHONY: chaos-consumer
@@ -85,17 +85,17 @@ chaos-consumer: ## Count the messages that the consumer library loses and repeat
 	hack/with-parts.sh newest -- go test -run='^$$' -bench=Chaos -benchtime=1x -timeout=12h ./test/consumer
 
 .PHONY: bench-batch
-bench-batch: ## Measure inserts into PostgreSQL in batches of 100 against single ones, ten times in turns, and test the recipes for databases.
+bench-batch: ## Measure inserts into PostgreSQL in batches of 100 against single ones, alternately, ten times each, and test the recipes for databases.
 	hack/with-parts.sh newest -- hack/postgres.sh go test -run='Inbox|RowThatIsRefused' -count=1 -bench=Batch -benchtime=10x -timeout=30m ./test/consumer
 
 .PHONY: bench-mover
-bench-mover: ## Measure how messages are moved against a bare copy and the Shovel plugin, three times in turns, how rates are kept, and how long a dry run takes.
+bench-mover: ## Measure how messages are moved against a bare copy and the Shovel plugin, alternately, three times each, how rates are kept, and how long a dry run takes.
 	hack/with-parts.sh brokers -- go test -run='^$$' -bench=Move -benchtime=3x -timeout=60m ./internal/rabbit/mover
 	hack/with-parts.sh newest -- go test -run='^$$' -bench=Rate -benchtime=1x ./internal/rabbit/mover
 	hack/with-parts.sh brokers -- go test -run='^$$' -bench=DryRun -benchtime=1x -timeout=30m ./internal/rabbit/mover
 
 .PHONY: bench-tenants
-bench-tenants: ## Measure how long a ConsumerQueue takes to become Ready beside a tenant whose brokers hang, flap or are slow, in ten rounds in turns.
+bench-tenants: ## Measure how long a ConsumerQueue takes to become Ready beside a tenant whose brokers hang, flap or are slow, in ten rounds alternately with and without it.
 	hack/with-parts.sh apiserver brokers manager -- go test -count=1 -timeout=1h ./test/faults -run='^TestFaults$$' \
 		-ginkgo.label-filter='bench && tenants' -ginkgo.v $(TESTFLAGS)
 

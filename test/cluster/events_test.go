@@ -18,10 +18,10 @@ var _ = Describe("Events", func() {
 		nodes.Eval(2, `gen_event:delete_handler(rabbit_event, rabbit_exchange_type_event, []).`)
 		DeferCleanup(func() { nodes.Eval(2, `gen_event:add_handler(rabbit_event, rabbit_exchange_type_event, []).`) })
 		second := w.VHost.Through(nodes.Node(2))
-		turn := 0
+		round := 0
 		Eventually(func() *v1alpha1.BrokerConnection { // the delay grows each time
-			second.DeleteQueue(names[turn%len(names)]) // a queue that is deleted repeatedly is recreated late
-			turn++
+			second.DeleteQueue(names[round%len(names)]) // a queue that is deleted repeatedly is recreated late
+			round++
 			return w.Connection()
 		}).WithPolling(2 * time.Second).Should(SatisfyAll(
 			HaveField("Status.Capabilities.Events", false),

@@ -26,9 +26,9 @@ var _ = Describe("Moving the leaders of queues", func() {
 			moved <- w.moveLeaders()
 		}()
 		w.VHost.DeleteQueue(idle[0] + tier)
-		turn := 0
-		for moves := ""; moves == ""; turn++ {
-			name := idle[turn%len(idle)] // a queue that is deleted repeatedly is recreated late
+		round := 0
+		for moves := ""; moves == ""; round++ {
+			name := idle[round%len(idle)] // a queue that is deleted repeatedly is recreated late
 			w.VHost.Unbind(name+".dlx", name+".dlq", "", nil)
 			Eventually(w.Differences).ShouldNot(ContainElement(Not(HaveSuffix("is too much"))))
 			select {

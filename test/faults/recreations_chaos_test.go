@@ -144,9 +144,9 @@ func (c *recreateChaos) confirmed() int {
 // run recreates the queue until all faults have happened and enough messages are confirmed.
 func (c *recreateChaos) run() {
 	GinkgoHelper()
-	for turn := 0; len(c.faults) > 0 || c.confirmed() < chaosMessages; turn++ {
+	for round := 0; len(c.faults) > 0 || c.confirmed() < chaosMessages; round++ {
 		var ended func() *v1alpha1.RecreationResult
-		if turn%2 == 0 {
+		if round%2 == 0 {
 			ended = c.editWhenEmpty()
 		} else {
 			c.stopConsumers()
@@ -162,7 +162,7 @@ func (c *recreateChaos) run() {
 		c.consume()
 		c.await(func() bool { return ended() != nil })
 		result := ended()
-		GinkgoWriter.Printf("turn %d: %+v\n", turn, *result)
+		GinkgoWriter.Printf("round %d: %+v\n", round, *result)
 		if result.Result == v1alpha1.RecreationCompleted {
 			c.recreated++
 		} else {

@@ -465,19 +465,19 @@ func TestARecreationGoesBack(t *testing.T) {
 	manual := func(w *recreationWorld) { w.wantTTL(`{` + bound + `}`) }
 	for name, test := range map[string]struct {
 		during v1alpha1.RecreationPhase
-		turn   func(w *recreationWorld)
+		edit   func(w *recreationWorld)
 		fails  error
 		reason string
 		ready  string
 	}{
-		"by the annotation in Diverting": {during: diverting, turn: abort, reason: v1alpha1.BackOutAborted, ready: "False RecreationAborted"},
-		"by the annotation in Emptying":  {during: emptying, turn: abort, reason: v1alpha1.BackOutAborted, ready: "False RecreationAborted"},
-		"by the annotation in Swapping":  {during: swapping, turn: abort, reason: v1alpha1.BackOutAborted, ready: "False RecreationAborted"},
-		"by recreatePolicy":              {during: emptying, turn: manual, reason: v1alpha1.BackOutAborted, ready: "False RecreationRequired"},
-		"by recreatePolicy in Swapping":  {during: swapping, turn: manual, reason: v1alpha1.BackOutAborted, ready: "False RecreationRequired"},
-		"by a spec as before":            {during: emptying, turn: asBefore, reason: v1alpha1.BackOutAborted, ready: "True InSync"},
+		"by the annotation in Diverting": {during: diverting, edit: abort, reason: v1alpha1.BackOutAborted, ready: "False RecreationAborted"},
+		"by the annotation in Emptying":  {during: emptying, edit: abort, reason: v1alpha1.BackOutAborted, ready: "False RecreationAborted"},
+		"by the annotation in Swapping":  {during: swapping, edit: abort, reason: v1alpha1.BackOutAborted, ready: "False RecreationAborted"},
+		"by recreatePolicy":              {during: emptying, edit: manual, reason: v1alpha1.BackOutAborted, ready: "False RecreationRequired"},
+		"by recreatePolicy in Swapping":  {during: swapping, edit: manual, reason: v1alpha1.BackOutAborted, ready: "False RecreationRequired"},
+		"by a spec as before":            {during: emptying, edit: asBefore, reason: v1alpha1.BackOutAborted, ready: "True InSync"},
 		"by a spec as before in Swapping": {
-			during: swapping, turn: asBefore, reason: v1alpha1.BackOutAborted, ready: "True InSync",
+			during: swapping, edit: asBefore, reason: v1alpha1.BackOutAborted, ready: "True InSync",
 		},
 		"by the broker": {
 			during: emptying, fails: &recreate.Error{Reason: recreate.AMQP10Message, Message: "a message has AMQP 1.0 sections"},
@@ -488,8 +488,8 @@ func TestARecreationGoesBack(t *testing.T) {
 			t.Parallel()
 			w := newRecreationWorld(t, whenEmpty)
 			w.engine.during[test.during] = func(context.Context) error {
-				if test.turn != nil {
-					test.turn(w)
+				if test.edit != nil {
+					test.edit(w)
 				}
 				return test.fails
 			}

@@ -16,9 +16,9 @@ type order struct {
 	mu sync.Mutex
 	// ready are the requests that were pushed and not popped.
 	ready map[reconcile.Request]*entry
-	// namespaces are the namespaces with ready or popped requests; turns lists them in the order of service.
+	// namespaces are the namespaces with ready or popped requests; rotation has them in the order in which Pop serves them.
 	namespaces map[string]*namespace
-	turns      *list.List
+	rotation   *list.List
 	// priorities are the priorities of requests that are about to be pushed.
 	priorities map[reconcile.Request]int
 	// popped are the priorities of requests that are not done.
@@ -30,8 +30,8 @@ type order struct {
 type namespace struct {
 	ready      byPriority
 	popped     int
-	background int // of those popped
-	turn       *list.Element
+	background int           // of those popped
+	element    *list.Element // in order.rotation
 }
 
 // entry is a ready request.
@@ -50,7 +50,7 @@ func isBackground(priority int) bool { return priority <= Background }
 func newOrder(limits Limits) *order {
 	return &order{
 		limits: limits,
-		ready:  map[reconcile.Request]*entry{}, namespaces: map[string]*namespace{}, turns: list.New(),
+		ready:  map[reconcile.Request]*entry{}, namespaces: map[string]*namespace{}, rotation: list.New(),
 		priorities: map[reconcile.Request]int{}, popped: map[reconcile.Request]int{},
 	}
 }
@@ -91,7 +91,7 @@ func (o *order) Push(request reconcile.Request) {
 	of := o.namespaces[request.Namespace]
 	if of == nil {
 		of = &namespace{}
-		of.turn = o.turns.PushBack(of)
+		of.element = o.rotation.PushBack(of)
 		o.namespaces[request.Namespace] = of
 	}
 	heap.Push(&of.ready, added)
@@ -102,7 +102,7 @@ func (o *order) Pop() reconcile.Request {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	of := o.next()
-	o.turns.MoveToBack(of.turn)
+	o.rotation.MoveToBack(of.element)
 	next := heap.Pop(&of.ready).(*entry)
 	of.popped++
 	if next.isBackground() {
@@ -113,11 +113,11 @@ func (o *order) Pop() reconcile.Request {
 	return next.request
 }
 
-// next returns the namespace whose turn it is; nil if no request may be popped. The namespaces that it passes over have requests
+// next returns the namespace to serve next; nil if no request may be popped. The namespaces that it passes over have requests
 // that are not done, so they are no more than there are workers.
 func (o *order) next() *namespace {
-	for turn := o.turns.Front(); turn != nil; turn = turn.Next() {
-		of := turn.Value.(*namespace)
+	for element := o.rotation.Front(); element != nil; element = element.Next() {
+		of := element.Value.(*namespace)
 		if len(of.ready) == 0 || of.popped >= o.limits.Namespace {
 			continue
 		}
@@ -145,7 +145,7 @@ func (o *order) done(request reconcile.Request) {
 	}
 	delete(o.popped, request)
 	if of.popped == 0 && len(of.ready) == 0 {
-		o.turns.Remove(of.turn)
+		o.rotation.Remove(of.element)
 		delete(o.namespaces, request.Namespace)
 	}
 }

@@ -58,16 +58,16 @@ func (s *simulation) serve(operations int, each func(among int) time.Duration) (
 func TestLimitBySpeedOfAnswers(t *testing.T) {
 	t.Parallel()
 	constant := func(took time.Duration) func(int) time.Duration { return func(int) time.Duration { return took } }
-	inTurn := func(each time.Duration) func(int) time.Duration {
+	oneByOne := func(each time.Duration) func(int) time.Duration {
 		return func(among int) time.Duration { return time.Duration(among) * each }
 	}
 	for name, test := range map[string]struct {
 		each func(among int) time.Duration
 		want []int // the limits, one after the other
 	}{
-		"quorum queues on a healthy broker":                 {inTurn(5 * time.Millisecond), []int{16}},
-		"quorum queues on a broker that many others use":    {inTurn(25 * time.Millisecond), []int{16}},
-		"a broker that takes 50 ms for each, in turn":       {inTurn(50 * time.Millisecond), []int{16, 8, 4, 2}},
+		"quorum queues on a healthy broker":                 {oneByOne(5 * time.Millisecond), []int{16}},
+		"quorum queues on a broker that many others use":    {oneByOne(25 * time.Millisecond), []int{16}},
+		"a broker that takes 50 ms for each, one by one":    {oneByOne(50 * time.Millisecond), []int{16, 8, 4, 2}},
 		"a broker that takes a second, whatever the number": {constant(time.Second), []int{16, 8, 4, 2}},
 		"one that is slow only with more than 4 at a time": {func(among int) time.Duration {
 			if among > 4 {

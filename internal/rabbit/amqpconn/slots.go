@@ -18,18 +18,18 @@ type slots struct {
 // take waits for a slot. The caller must call leave unless take returns an error.
 func (s *slots) take(ctx context.Context) error {
 	s.mu.Lock()
-	turn := make(chan struct{})
-	s.waiting = append(s.waiting, turn)
+	granted := make(chan struct{})
+	s.waiting = append(s.waiting, granted)
 	s.admit()
 	s.mu.Unlock()
 	select {
-	case <-turn:
+	case <-granted:
 		return nil
 	case <-ctx.Done():
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if i := slices.Index(s.waiting, turn); i >= 0 {
+	if i := slices.Index(s.waiting, granted); i >= 0 {
 		s.waiting = slices.Delete(s.waiting, i, i+1)
 	} else { // admit gave it a slot just before the lock was taken
 		s.taken--

@@ -10,7 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-func TestPlacesAreGivenInTurn(t *testing.T) {
+func TestSlotsAreGivenInOrder(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		p := &slots{limit: newLimit(2)}
@@ -49,13 +49,13 @@ func TestPlacesAreGivenInTurn(t *testing.T) {
 			t.Error(difference)
 		}
 		if p.count() != 0 || len(p.waiting) != 0 {
-			t.Errorf("%d places are taken, %d wait", p.count(), len(p.waiting))
+			t.Errorf("%d slots are taken, %d wait", p.count(), len(p.waiting))
 		}
 	})
 }
 
 // When the limit rises, waiting operations start immediately.
-func TestPlacesWhenTheLimitRises(t *testing.T) {
+func TestSlotsWhenTheLimitRises(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		p := &slots{limit: newLimit(16)}
@@ -65,11 +65,11 @@ func TestPlacesWhenTheLimitRises(t *testing.T) {
 		}
 		synctest.Wait()
 		if taken := p.count(); taken != 1 {
-			t.Errorf("%d places are taken while the broker blocks", taken)
+			t.Errorf("%d slots are taken while the broker blocks", taken)
 		}
 		p.adapt(func(l *limit) { l.setBlocked(false, time.Now()) })
 		if taken := p.count(); taken != 16 {
-			t.Errorf("%d places are taken", taken)
+			t.Errorf("%d slots are taken", taken)
 		}
 		for range 20 {
 			p.leave()
@@ -78,13 +78,13 @@ func TestPlacesWhenTheLimitRises(t *testing.T) {
 	})
 }
 
-// A context that ends when its operation gets a place does not take the place.
-func TestPlacesAfterTheContextEnds(t *testing.T) {
+// A context that ends when its operation gets a slot does not take the slot.
+func TestSlotsAfterTheContextEnds(t *testing.T) {
 	t.Parallel()
 	ended, end := context.WithCancel(t.Context())
 	end()
 	p := &slots{limit: newLimit(1)}
-	for range 1000 { // the place and the end of the context race
+	for range 1000 { // the slot and the end of the context race
 		if err := p.take(ended); err == nil {
 			p.leave()
 		} else if !errors.Is(err, context.Canceled) {
@@ -92,6 +92,6 @@ func TestPlacesAfterTheContextEnds(t *testing.T) {
 		}
 	}
 	if p.count() != 0 || len(p.waiting) != 0 {
-		t.Errorf("%d places are taken, %d wait", p.count(), len(p.waiting))
+		t.Errorf("%d slots are taken, %d wait", p.count(), len(p.waiting))
 	}
 }

@@ -22,8 +22,8 @@ import (
 	"github.com/warren-mq/warren/test/deadline"
 )
 
-// BenchmarkMove compares three ways to move a queue's messages, in turns: a Redrive, a bare program that only consumes, publishes,
-// waits for confirms and acks, and the Shovel plugin. With -benchtime=3x, each has three turns. rate/bare and rate/shovel are the
+// BenchmarkMove compares three ways to move a queue's messages, alternately: a Redrive, a bare program that only consumes, publishes,
+// waits for confirms and acks, and the Shovel plugin. With -benchtime=3x, each has three rounds. rate/bare and rate/shovel are the
 // geometric means of the ratios. where/all is the ratio of a Redrive with an expression on headers to a Redrive without one.
 func BenchmarkMove(b *testing.B) {
 	everything, selected := redriveAll(b, ""), redriveAll(b, `!("x-exception" in headers) && size > 0`)

@@ -259,14 +259,14 @@ type sharedReads struct {
 // readsOf returns the shared reads of one vhost. They end when the connection is about to be closed.
 func readsOf(api API, deletions *register, errs brokererr.Errors) sharedReads {
 	return sharedReads{
-		policies: sharedRead[[]vhost.Policy]{read: inTurn(deletions, errs, api.Policies)},
-		identity: sharedRead[vhost.Cluster]{read: inTurn(deletions, errs, api.Cluster)},
-		bindings: sharedRead[map[string][]vhost.Binding]{read: inTurn(deletions, errs, api.AllBindings)},
+		policies: sharedRead[[]vhost.Policy]{read: withSlot(deletions, errs, api.Policies)},
+		identity: sharedRead[vhost.Cluster]{read: withSlot(deletions, errs, api.Cluster)},
+		bindings: sharedRead[map[string][]vhost.Binding]{read: withSlot(deletions, errs, api.AllBindings)},
 	}
 }
 
-// inTurn returns a read that waits until fewer than RequestLimit requests run.
-func inTurn[T any](deletions *register, errs brokererr.Errors, request func(context.Context) (T, error)) func() (T, error) {
+// withSlot returns a read that waits until fewer than RequestLimit requests run.
+func withSlot[T any](deletions *register, errs brokererr.Errors, request func(context.Context) (T, error)) func() (T, error) {
 	return func() (answer T, err error) {
 		err = deletions.requests.Hold(deletions.closing, errs, func() error {
 			answer, err = request(deletions.closing)

@@ -9,7 +9,7 @@ import (
 )
 
 // Many jobs whose expressions are slow on each message use one core together. Expressions that are quick do not wait for them.
-func TestSlowExpressionsTakeTurns(t *testing.T) { //nolint:paralleltest // it occupies the slow lane of the process
+func TestSlowExpressionsRunOneByOne(t *testing.T) { //nolint:paralleltest // it occupies the slow lane of the process
 	large := orders.Read(&amqp.Delivery{Body: []byte(`{"l": [0` + strings.Repeat(", 0", 1<<14) + `]}`)})
 	slow, err := compileExpression(`body.l.all(x, body.l == body.l)`)
 	if err != nil {
