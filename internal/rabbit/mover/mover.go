@@ -267,7 +267,7 @@ func Run(ctx context.Context, config Config) (Progress, error) {
 			pause = firstPause
 		}
 		t.cutAt = time.Now()
-		t.Log.V(1).Info("A pass has ended", "queue", t.Queue, "reason", err.Error())
+		t.Log.V(1).Info("A pass of a move has ended", "queue", t.Queue, "reason", err.Error())
 		if retry.Sleep(ctx, t.Errs, pause) != nil {
 			return t.progress, nil //nolint:nilerr // a move that is stopped has not failed
 		}
