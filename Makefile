@@ -95,9 +95,9 @@ bench-mover: ## Measure how messages are moved against a bare copy and the Shove
 	hack/with-parts.sh brokers -- go test -run='^$$' -bench=DryRun -benchtime=1x -timeout=30m ./internal/rabbit/mover
 
 .PHONY: bench-tenants
-bench-tenants: ## Measure how long a ConsumerQueue takes to become Ready beside a tenant whose brokers hang, flap or are slow, in ten rounds alternately with and without it.
+bench-tenants: ## Measure how long a ConsumerQueue takes to become Ready beside a tenant whose brokers hang, flap or are slow, in ten rounds with it and ten without it.
 	hack/with-parts.sh apiserver brokers manager -- go test -count=1 -timeout=1h ./test/faults -run='^TestFaults$$' \
-		-ginkgo.label-filter='bench && tenants' -ginkgo.v $(TESTFLAGS)
+		-ginkgo.label-filter='bench && tenants' -v $(TESTFLAGS)
 
 .PHONY: bench-recreate
 bench-recreate: ## Measure how long recreations take: fences, empty queues, a hundred together, 100,000 messages, a full delay tier; WARREN_CHAOS_SETUPS.
