@@ -1,5 +1,5 @@
 local suspended = obj.spec.suspend == true
--- A suspended BrokerConnection suspends its ConsumerQueues too: nothing looks at them.
+-- Warren also does not reconcile ConsumerQueues of a suspended BrokerConnection; their condition Suspended is True.
 local stopped = suspended
 local needsApproval = false
 if obj.status ~= nil and obj.status.conditions ~= nil then
