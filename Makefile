@@ -3,7 +3,7 @@ SHELL := /usr/bin/env bash -o pipefail
 .SHELLFLAGS := -ec
 .DEFAULT_GOAL := help
 
-# The image that `image` and `docker-build` build and `deploy` runs.
+# The image that `image` and `docker-build` build, and that `deploy` runs.
 IMG ?= ghcr.io/warren-mq/warren:latest
 # The version in the image, and its platforms; see hack/image.sh.
 VERSION ?=
@@ -19,7 +19,7 @@ STRATEGIES ?= Publish Reject Requeue None
 FUZZ_PACKAGES ?= ./internal/... ./consumer/... ./cmd/kubectl-warren/...
 # The page to which `bench` writes its results. With BENCH_PHASES or BENCH_MANAGER, it only prints them.
 BENCH_PAGE ?= $(if $(BENCH_PHASES)$(BENCH_MANAGER),,docs/benchmarks.md)
-# Packages that were built in another checkout are not built again.
+# With -trimpath, Go reuses packages that were built in another checkout.
 export GOFLAGS := $(GOFLAGS) -trimpath
 
 CONTROLLER_GEN = hack/tool.sh controller-gen
@@ -28,7 +28,7 @@ KUSTOMIZE = hack/tool.sh kustomize
 ##@ Try and test
 
 .PHONY: help
-help: ## Show this.
+help: ## Show this help.
 	@awk 'BEGIN { FS = ":.*## "; print "make TARGET" } \
 		/^##@ / { printf "\n%s\n", substr($$0, 5) } \
 		/^[a-z0-9-]+:.*## / { printf "  %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -65,7 +65,7 @@ test-image: ## Run the tests of image and release: the image is the same in two 
 	GOFLAGS= GOWORK=off go -C hack/tools test -count=1 -timeout=30m $(TESTFLAGS) ./image ./release
 
 .PHONY: test-cluster
-test-cluster: ## Run the tests on a RabbitMQ cluster of three nodes; VERSION=4.0 takes another than 4.3.
+test-cluster: ## Run the tests on a RabbitMQ cluster of three nodes; VERSION=4.0 uses 4.0 instead of 4.3.
 	WARREN_TEST_CLUSTER_VERSION='$(VERSION)' KUBEBUILDER_ASSETS="$$(hack/kubernetes.sh path)" \
 		go test -count=1 -timeout=30m ./test/cluster $(TESTFLAGS)
 
@@ -132,7 +132,7 @@ conformance: ## Test examples/typescript with warren-conformance under each of S
 	hack/conformance.sh $(STRATEGIES)
 
 .PHONY: fuzz
-fuzz: ## Run each fuzz target of FUZZ_PACKAGES for FUZZTIME; a failing input becomes a file in its testdata, and a test.
+fuzz: ## Run each fuzz target of FUZZ_PACKAGES for FUZZTIME; Go adds a failing input to testdata as a test case.
 	@for package in $$(go list $(FUZZ_PACKAGES)); do \
 		for target in $$(go test -list '^Fuzz' $$package | grep '^Fuzz' || true); do \
 			echo "$$package $$target"; \
@@ -152,7 +152,7 @@ e2e-cluster: ## Follow docs/getting-started.md; install, upgrade and remove the 
 
 # Argo CD and Flux run at the same time, each with an API server of its own.
 .PHONY: e2e-gitops
-e2e-gitops: ## Deliver by the real Argo CD and Flux, from a Git repository.
+e2e-gitops: ## Deliver from a Git repository with the real Argo CD and Flux.
 	for tool in argocd source-controller kustomize-controller kustomize; do hack/tool.sh $$tool --help 2> >(grep '^tool: ' >&2) >/dev/null; done
 	hack/kubernetes.sh node >/dev/null
 	WARREN_TEST_PROCESSES=2 hack/with-parts.sh newest -- go test -exec='$(CURDIR)/hack/run-test.sh' -count=1 -timeout=20m \

@@ -81,7 +81,7 @@ free_ports() {
 }
 
 take_ports() {
-  free_ports "$1" || die "no free ports for RabbitMQ near $((21000 + $1)); stop what listens there"
+  free_ports "$1" || die "no free ports for RabbitMQ near $((21000 + $1)); stop the process that listens there"
   AMQP=$((21000 + $1)) AMQPS=$((22000 + $1)) HTTP=$((23000 + $1)) HTTPS=$((24000 + $1))
   DIST=$((26000 + $1)) EPMD=$((27000 + $1))
 }
@@ -191,7 +191,7 @@ provide_all() {
 
 start() {
   local version begin
-  # An interrupted run ends the brokers that it has started. After a run that exits by itself, they continue to run.
+  # An interrupted run stops the brokers that it has started. After a run that exits by itself, they continue to run.
   [[ -z ${WARREN_RUN:-} ]] || export WARREN_RUN=$WARREN_RUN-shared
   for version in "$@"; do
     ! running "$version" || continue

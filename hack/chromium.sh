@@ -35,7 +35,7 @@ unpack() {
   mkdir -p "$work"/apt/{lists,archives}/partial "$work/root"
   say "unpacking Chromium from Debian bookworm (once per machine, usually under a minute)…"
   quietly "$WARREN_CACHE/logs/chromium.log" download "$work/apt" ||
-    die "cannot download Chromium from $(debian_mirror); check that mirror, or choose another by WARREN_DEBIAN_MIRROR"
+    die "cannot download Chromium from $(debian_mirror); check that mirror, or choose another with WARREN_DEBIAN_MIRROR"
   rm -f "$work"/apt/archives/libc{6,-bin}_*.deb
   debian_extract "$work/root" "$work"/apt/archives/*.deb
   write_launcher >"$work/root/chromium"

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Reads coverage profiles, prints the coverage of each package and of all together, and fails if a package has too little.
+# Reads coverage profiles, prints the coverage of each package and of all together, and fails if the coverage of a package is too low.
 #
 #   hack/coverage.sh PROFILE…
 #

@@ -38,7 +38,7 @@ debian_programs() {
   mkdir -p "$work"/apt/{lists,archives}/partial "$work/root"
   say "unpacking $name from Debian bookworm (once per machine, usually under a minute)…"
   quietly "$WARREN_CACHE/logs/$name.log" debian_packages "$work/apt" "$@" ||
-    die "cannot download $name (${*//\*/}) from $(debian_mirror); check that mirror, or choose another by WARREN_DEBIAN_MIRROR"
+    die "cannot download $name (${*//\*/}) from $(debian_mirror); check that mirror, or choose another with WARREN_DEBIAN_MIRROR"
   debian_extract "$work/root" "$work"/apt/*.deb
   rm -rf "$folder"
   mv "$work/root" "$folder"

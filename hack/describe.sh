@@ -1,15 +1,15 @@
 # shellcheck shell=bash
 # Shared by the scripts in hack/ that build releases: the version of Go, the commit of CHECKOUT, and the linker flags with its version.
 
-# The Dockerfile names the version of Go. The go command downloads it if it is another version itself, so a commit gives the same bytes
-# on each machine.
+# The Dockerfile names the version of Go. A go command of another version downloads that version, so a commit gives the same bytes on each
+# machine.
 GOTOOLCHAIN=$(sed -n 's/^FROM .*golang:\([0-9.]*\) .*/go\1/p' "$HACK_DIR/../Dockerfile")
 export GOTOOLCHAIN
 
 in_checkout() { git -C "$CHECKOUT" "$@" 2>/dev/null; }
 
-# describe sets what is known about the commit. A checkout without git, such as an archive, needs VERSION.
-# Nothing depends on how much of the history or of the tags a clone has.
+# describe sets the variables that describe the commit. A checkout without git, such as an archive, needs VERSION. The variables do not
+# depend on the history of the clone, or on tags of other commits.
 describe() {
   REVISION=$(in_checkout rev-parse HEAD || echo unknown)
   EPOCH=${SOURCE_DATE_EPOCH:-$(in_checkout log -1 --format=%ct || echo 0)}

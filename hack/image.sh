@@ -7,8 +7,8 @@
 #   hack/image.sh flags             print the linker flags that set the version of the manager
 #
 #   IMG        the name of the image; ghcr.io/warren-mq/warren with the version as tag unless given
-#   VERSION    the version; the tag of the commit unless given, or else one that is made of time and commit
-#   PLATFORMS  linux/amd64,linux/arm64 unless given; `host` is that of this machine alone
+#   VERSION    the version; by default the tag of the commit, or a pseudo-version of its time and hash if it has none
+#   PLATFORMS  linux/amd64,linux/arm64 unless given; `host` is only the platform of this machine
 #   OUTPUT     the folder to write into; dist unless given
 set -euo pipefail
 # shellcheck source=hack/lib.sh

@@ -111,8 +111,8 @@ build_one() {
   say "built $name $version in $((SECONDS - begin)) s"
 }
 
-# pin VERSION rewrites the replacements in go.mod. k8s.io/kubernetes replaces its parts by local folders, and here they are the modules
-# that are published with it.
+# pin VERSION rewrites the replacements in go.mod. The go.mod of k8s.io/kubernetes replaces the modules of Kubernetes by local folders; here
+# they are replaced by the published modules of the same release.
 pin() {
   local version=$1 gomod=$HACK_DIR/kubernetes/go.mod source
   [[ $version =~ ^v1\.[0-9]+\.[0-9]+$ ]] || die "not a version of Kubernetes: $version"

@@ -25,18 +25,18 @@ tagged() { git rev-parse --quiet --verify "refs/tags/$1^{commit}" >/dev/null; }
 consumer=$(required go.mod)
 for module in consumer/otelconsumer examples/orders cmd/kubectl-warren; do
   [[ $(required "$module/go.mod") == "$consumer" ]] ||
-    die "$module/go.mod requires $ROOT/consumer $(required "$module/go.mod"), and go.mod $consumer; require one version"
+    die "$module/go.mod requires $ROOT/consumer $(required "$module/go.mod"), and go.mod requires $consumer; require the same version"
 done
 
-# check_tags checks that the tagged consumer/ is the one with which the manager was built. As the first check of a release, it also
-# requires the date in the changelog.
+# check_tags checks that the manager was built with the tagged consumer/. It is the first check of a release, so it also requires the date
+# in the changelog.
 check_tags() {
-  grep -q "^## \[${VERSION#v}\] - [0-9]" CHANGELOG.md || die "$VERSION is tagged, and CHANGELOG.md has no date for it: set the date before"
-  tagged "consumer/$consumer" || die "$VERSION is tagged, and consumer/$consumer, which it requires, is not: tag that one first"
-  git merge-base --is-ancestor "consumer/$consumer" "$VERSION" || die "consumer/$consumer is not an ancestor of $VERSION: tag it before"
+  grep -q "^## \[${VERSION#v}\] - [0-9]" CHANGELOG.md || die "$VERSION is tagged, and CHANGELOG.md has no date for it: set the date before you tag it"
+  tagged "consumer/$consumer" || die "$VERSION is tagged, and consumer/$consumer, which it requires, is not: tag consumer/ first"
+  git merge-base --is-ancestor "consumer/$consumer" "$VERSION" || die "consumer/$consumer is not an ancestor of $VERSION: tag consumer/ at an earlier commit"
   git diff --quiet "consumer/$consumer" "$VERSION" -- consumer ||
     die "consumer/ has changed between consumer/$consumer and $VERSION: tag a new version of consumer/, and require it in go.mod"
-  tagged "consumer/otelconsumer/$VERSION" || die "$VERSION is tagged, and consumer/otelconsumer/$VERSION is not: tag that one first"
+  tagged "consumer/otelconsumer/$VERSION" || die "$VERSION is tagged, and consumer/otelconsumer/$VERSION is not: tag consumer/otelconsumer/ first"
 }
 
 # check_untagged checks that consumer/ has not changed since the version that go.mod requires, if that version is tagged.

@@ -4,8 +4,8 @@
 #
 #   hack/plugin.sh [CHECKOUT]   write the archives of this checkout, or of another one, and kubectl-warren.yaml into OUTPUT
 #
-#   VERSION    the version; the tag of the commit unless given, or else one that is made of time and commit
-#   PLATFORMS  linux/amd64,linux/arm64,darwin/amd64,darwin/arm64,windows/amd64 unless given; `host` is that of this machine alone
+#   VERSION    the version; by default the tag of the commit, or a pseudo-version of its time and hash if it has none
+#   PLATFORMS  linux/amd64,linux/arm64,darwin/amd64,darwin/arm64,windows/amd64 unless given; `host` is only the platform of this machine
 #   OUTPUT     the folder to write into; dist unless given
 set -euo pipefail
 # shellcheck source=hack/lib.sh

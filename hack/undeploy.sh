@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Removes the operator, its CRDs and every resource of Warren in the cluster. It deletes nothing at the brokers, and needs none:
-# it stops the operator before it removes the finalizers, with which the operator would delete queues. It changes nothing while
-# another operator runs in the cluster.
+# Removes the operator, its CRDs and every resource of Warren in the cluster. It contacts no broker, and deletes nothing there: it stops the
+# operator before it deletes the resources, because a running operator would delete their queues. It changes nothing while another operator
+# runs in the cluster.
 #
 #   KUBECTL   the command; kubectl unless given
 set -euo pipefail
@@ -15,7 +15,7 @@ kube() { $KUBECTL "$@"; }
 
 known() { kube get customresourcedefinition "$1" >/dev/null 2>&1; }
 
-# others lists the operators of other namespaces or releases. The loss of the CRDs would look to them like deletions of the resources.
+# others lists the operators of other namespaces or releases. If the CRDs are deleted, these operators see their resources being deleted.
 others() {
   kube get deployments --all-namespaces --selector app.kubernetes.io/name=warren,app.kubernetes.io/component=manager \
     -o jsonpath='{range .items[*]}{.metadata.namespace}/{.metadata.name}{"\n"}{end}' |
@@ -40,7 +40,7 @@ await() {
   done
 }
 
-# release removes Warren's finalizers and no others, from a hundred resources at a time.
+# release removes only Warren's finalizers, from a hundred resources at a time.
 release() {
   local kind=$1 namespace others names
   ! known "$kind" || kube get "$kind" --all-namespaces \
@@ -64,7 +64,7 @@ kube delete --ignore-not-found --cascade=foreground --namespace warren-system de
 for kind in "${KINDS[@]}"; do release "$kind"; done
 kube delete --ignore-not-found -k config/default
 kube delete --ignore-not-found --namespace kube-system rolebinding/warren-front-proxy-rolebinding
-# What config/contract, config/prometheus, config/requested-by and config/namespaced add outside of warren-system.
+# The objects of config/contract, config/prometheus, config/requested-by and config/namespaced outside of warren-system.
 kube delete --ignore-not-found -k config/contract
 kube delete --ignore-not-found clusterrolebinding/warren-metrics-scraper
 ! kube get -k config/requested-by >/dev/null 2>&1 || kube delete -k config/requested-by # unknown before Kubernetes 1.36

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Looks for known vulnerabilities (govulncheck) in what each Go module of this repository links. Modules in hack/ only build tools and
-# programs of tests, so they are left out.
+# Searches the code that each Go module of this repository links for known vulnerabilities (govulncheck). It skips the modules in hack/,
+# because they only build tools and programs for tests.
 set -euo pipefail
 # shellcheck source=hack/lib.sh
 . "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
@@ -29,7 +29,7 @@ failed=""
 while IFS= read -r module; do
   folder=$(dirname "$module")
   say "$folder"
-  # Only the module of the manager needs go.work: the others replace the modules of this repository by themselves.
+  # Only the module of the manager needs go.work: the go.mod files of the others replace the modules of this repository.
   GOWORK=$([[ $folder == . ]] || echo off) go -C "$folder" run golang.org/x/vuln/cmd/govulncheck@v1.1.4 -db "$database" ./... || failed+=" $folder"
 done < <(git ls-files 'go.mod' '*/go.mod' ':!hack')
 [[ -z $failed ]] || die "vulnerabilities in:$failed"

@@ -47,7 +47,7 @@ debian_download() {
     debian_apt "$1" "$2" install -y --download-only rabbitmq-server base-files bash coreutils dash findutils grep mawk sed
 }
 
-# debian_unpack ARCHIVES ROOT unpacks the packages, and sets up what their scripts would: merged /usr, one user, one host.
+# debian_unpack ARCHIVES ROOT unpacks the packages, and does the work of their scripts: it merges /usr, and adds a user and a host.
 debian_unpack() {
   local archives=$1 root=$2 name package
   for name in bin sbin lib lib64; do

@@ -99,7 +99,7 @@ failSwapOn: false
 makeIPTablesUtilChains: false
 oomScoreAdj: 0
 resolvConf: $STATE/resolv.conf
-# A nearly full disk is sufficient for a test.
+# A test can run on a nearly full disk.
 evictionHard: {memory.available: 100Mi, nodefs.available: 1%, imagefs.available: 1%, nodefs.inodesFree: 1%}
 imageGCHighThresholdPercent: 100
 CONF

@@ -72,12 +72,12 @@ func TestTagsInAnotherOrderAreRefused(t *testing.T) {
 		"a version without a date": {
 			version: "v0.1.0",
 			prepare: func(t *testing.T, checkout string) { tagManager(t, checkout, "unreleased") },
-			want:    "v0.1.0 is tagged, and CHANGELOG.md has no date for it: set the date before",
+			want:    "v0.1.0 is tagged, and CHANGELOG.md has no date for it: set the date before you tag it",
 		},
 		"the manager before the library": {
 			version: "v0.1.0",
 			prepare: func(t *testing.T, checkout string) { tagManager(t, checkout, "2026-12-01") },
-			want:    "v0.1.0 is tagged, and consumer/v0.1.0, which it requires, is not: tag that one first",
+			want:    "v0.1.0 is tagged, and consumer/v0.1.0, which it requires, is not: tag consumer/ first",
 		},
 		"the library after the manager": {
 			version: "v0.1.0",
@@ -86,7 +86,7 @@ func TestTagsInAnotherOrderAreRefused(t *testing.T) {
 				change(t, checkout)
 				git(t, checkout, "tag", "consumer/v0.1.0")
 			},
-			want: "consumer/v0.1.0 is not an ancestor of v0.1.0: tag it before",
+			want: "consumer/v0.1.0 is not an ancestor of v0.1.0: tag consumer/ at an earlier commit",
 		},
 		"the manager before the module for OpenTelemetry": {
 			version: "v0.1.0",
@@ -94,7 +94,7 @@ func TestTagsInAnotherOrderAreRefused(t *testing.T) {
 				git(t, checkout, "tag", "consumer/v0.1.0")
 				tagManager(t, checkout, "2026-12-01")
 			},
-			want: "v0.1.0 is tagged, and consumer/otelconsumer/v0.1.0 is not: tag that one first",
+			want: "v0.1.0 is tagged, and consumer/otelconsumer/v0.1.0 is not: tag consumer/otelconsumer/ first",
 		},
 		"a library that has changed since its tag": {
 			version: "v0.2.0",
