@@ -30,7 +30,7 @@ const (
 	ReasonDrifted = "Drifted"
 	// ReasonRecreationRequired: an object differs in a property that RabbitMQ cannot change without deleting the object.
 	ReasonRecreationRequired = "RecreationRequired"
-	// ReasonBrokerUpgraded: an object matches the arguments that this spec has on an older RabbitMQ.
+	// ReasonBrokerUpgraded: an object has the arguments that Warren would declare for this spec on an older RabbitMQ.
 	ReasonBrokerUpgraded = "BrokerUpgraded"
 	// ReasonRecreationPending: Warren will recreate a queue. The old queue works until then.
 	ReasonRecreationPending = "RecreationPending"
@@ -93,7 +93,7 @@ const (
 	ReasonAuthenticationFailed = "AuthenticationFailed"
 	// ReasonResponseTooLarge: an answer of the management API exceeds its limit.
 	ReasonResponseTooLarge = "ResponseTooLarge"
-	// ReasonTooManyConnections: as many older BrokerConnections of the namespace are connected as a namespace may have.
+	// ReasonTooManyConnections: the namespace has too many BrokerConnections, and Warren connects only the oldest of them.
 	ReasonTooManyConnections = "TooManyConnections"
 
 	// ReasonQueued: another Redrive or Purge, or a request of the dead-letter API, uses the dead-letter queue; or the namespace has
@@ -107,8 +107,8 @@ const (
 	ReasonTooManyToHold = "TooManyToHold"
 	// ReasonTooSlow: Warren may hold messages for a limited time, and examining all of them takes longer.
 	ReasonTooSlow = "TooSlow"
-	// ReasonIncomplete: the job has ended, and messages failed or were not seen. Or another consumer may hold some of the messages
-	// that the job counted, or another job has taken some of them.
+	// ReasonIncomplete: the job has ended, but not for all messages. Some failed or were not seen, another consumer may hold some, or
+	// another job has taken some.
 	ReasonIncomplete = "Incomplete"
 	// ReasonDeleting: the Purge deletes messages.
 	ReasonDeleting = "Deleting"
@@ -134,8 +134,8 @@ const (
 	ReasonAlreadyFinished = "AlreadyFinished"
 	// ReasonMoreThanExpected: more messages match than spec.expectedAtMost, and none was deleted.
 	ReasonMoreThanExpected = "MoreThanExpected"
-	// ReasonInterrupted: the manager stopped, or lost its connection, while it deleted messages. The number of deleted messages is
-	// unknown.
+	// ReasonInterrupted: the manager stopped, or lost its connection, while the Purge deleted messages. The number of deleted messages
+	// is unknown.
 	ReasonInterrupted = "Interrupted"
 	// ReasonTooManyFailures: spec.maxFailures messages could not be moved.
 	ReasonTooManyFailures = "TooManyFailures"
@@ -176,8 +176,8 @@ const TopologyFinalizer = "messaging.warren.dev/topology"
 // ConnectionFinalizer keeps a deleted BrokerConnection while deleted ConsumerQueues need it to clean up.
 const ConnectionFinalizer = "messaging.warren.dev/connection"
 
-// RequestedAtAnnotation requests an immediate reconciliation, with any new value. status.lastHandledReconcileAt repeats the last
-// value that Warren acted on.
+// RequestedAtAnnotation requests an immediate reconciliation whenever its value changes. status.lastHandledReconcileAt repeats the
+// last value that Warren acted on.
 const RequestedAtAnnotation = "messaging.warren.dev/requested-at"
 
 // IntentsAnnotation is internal to Warren. A new ConsumerQueue gets it together with its finalizer. It lists the objects that

@@ -163,8 +163,8 @@ const (
 // +kubebuilder:validation:XValidation:rule="deadLetterQueueIsNoTier(self)",fieldPath=".spec.deadLetter.queue.name",message="the dead-letter queue has the name of a delay tier: choose another"
 // +kubebuilder:validation:XValidation:rule="namedTiersAreNotDefaultTiers(self)",fieldPath=".spec.retry.delayTiers",message="two delay tiers have the same queue name: choose another queueName"
 // +kubebuilder:validation:XValidation:rule="givenKeysAreNotDefaultKeys(self)",fieldPath=".spec.retry.delayTiers",message="two delay tiers have the same routing key, so a message would wait in both: choose another routingKey"
-// +kubebuilder:validation:XValidation:rule="deadLetterExchangeIsNoOther(self)",fieldPath=".spec.deadLetter",message="the dead-letter exchange must be another than retry.exchange and those of bindings: choose another deadLetter.exchange.name"
-// +kubebuilder:validation:XValidation:rule="retryExchangeIsNoSource(self.spec)",fieldPath=".spec.retry.exchange",message="the retry exchange must be another than those of bindings: choose another name"
+// +kubebuilder:validation:XValidation:rule="deadLetterExchangeIsNoOther(self)",fieldPath=".spec.deadLetter",message="the dead-letter exchange must differ from retry.exchange and from the exchanges of bindings: choose another deadLetter.exchange.name"
+// +kubebuilder:validation:XValidation:rule="retryExchangeIsNoSource(self.spec)",fieldPath=".spec.retry.exchange",message="the retry exchange must differ from the exchanges of bindings: choose another name"
 
 // ConsumerQueue is the topology of one consumer at a RabbitMQ broker: its main queue, delay tiers, dead-letter exchange and
 // dead-letter queue. All queues are quorum queues. Warren declares them and reports in status how they compare with the spec.

@@ -103,7 +103,7 @@ type RecreationStatus struct {
 
 	// phase is the current step: Waiting, Diverting, Emptying, Swapping or GivingBack. It is empty if no recreation is planned.
 	// +optional
-	Phase RecreationPhase `json:"phase,omitempty"` //nolint:kubeapilinter // a restarted manager goes on with what this records
+	Phase RecreationPhase `json:"phase,omitempty"` //nolint:kubeapilinter // a restarted manager continues at this phase
 
 	// approvedPlanHash is the status.planHash that was approved. The approval also applies to the other queues of the same
 	// generation.

@@ -35,7 +35,7 @@ const (
 	badBytes         = "must be a whole number of bytes, such as 1073741824, 500M or 1Gi"
 	sameQueue        = "two delay tiers have the same queue name: choose another queueName"
 	sameKey          = "two delay tiers have the same routing key, so a message would wait in both: choose another routingKey"
-	sameExchange     = "the dead-letter exchange must be another than retry.exchange and those of bindings: choose another deadLetter.exchange.name"
+	sameExchange     = "the dead-letter exchange must differ from retry.exchange and from the exchanges of bindings: choose another deadLetter.exchange.name"
 	derived          = "the name <main queue>.dlx or <main queue>.dlq exceeds 255 bytes: give deadLetter.exchange.name and deadLetter.queue.name, or a shorter queue.name"
 	derivedTier      = "the name <main queue>.retry.<delay> exceeds 255 bytes: give delayTiers with queueName, or a shorter queue.name"
 	renamed          = "spec.queue: Invalid value: … the name of the main queue cannot be changed: create another ConsumerQueue for another queue"
@@ -536,7 +536,7 @@ var consumerQueueRules = map[string]rule{
 			`{bindings: [{exchange: {name: c}}], deadLetter: {exchange: {name: c}}}`: "spec.deadLetter: Invalid value: … " + sameExchange,
 			`{bindings: [{exchange: {name: orders.dlx}}]}`:                           "spec.deadLetter: Invalid value: … " + sameExchange,
 			`{bindings: [{exchange: {name: q.dlx}}], queue: {name: q}}`:              "spec.deadLetter: Invalid value: … " + sameExchange,
-			`{bindings: [{exchange: {name: b}}], retry: {exchange: {name: b}}}`:      "spec.retry.exchange: Invalid value: … the retry exchange must be another than those of bindings: choose another name",
+			`{bindings: [{exchange: {name: b}}], retry: {exchange: {name: b}}}`:      "spec.retry.exchange: Invalid value: … the retry exchange must differ from the exchanges of bindings: choose another name",
 		},
 	},
 	"names that follow from the main queue's fit into 255 bytes": {
