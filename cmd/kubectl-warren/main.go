@@ -1,4 +1,4 @@
-// kubectl-warren is a plugin of kubectl: it shows what Warren does with ConsumerQueues, and moves dead letters back.
+// Command kubectl-warren is a plugin of kubectl. It shows the state of ConsumerQueues, and moves dead letters back.
 package main
 
 import (

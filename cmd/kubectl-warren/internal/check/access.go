@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// Permission is an action, and whether the API server lets the user do it.
+// Permission is an action, and whether the API server allows it to the user.
 type Permission struct {
 	// Role is the least built-in role with this permission: view, edit or admin.
 	Role string
@@ -18,14 +18,14 @@ type Permission struct {
 	Allowed bool
 }
 
-// roles are the built-in roles, with what each lets a user do.
+// roles are the built-in roles, with their purpose for the resources of Warren.
 var roles = []struct{ name, purpose string }{
 	{"view", "see Warren's resources"},
 	{"edit", "create ConsumerQueues and move dead letters"},
 	{"admin", "delete dead letters"},
 }
 
-// Roles checks what the user may do in a namespace; in all of them if it is empty.
+// Roles checks what the user may do in a namespace, or in all namespaces if the name is empty.
 func Roles(namespace string, permissions []Permission, err error) []Result {
 	const check = "your role"
 	object, where := "Namespace "+namespace, fmt.Sprintf("in namespace %q", namespace)

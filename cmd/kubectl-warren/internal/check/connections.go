@@ -35,7 +35,7 @@ func Connections(connections []v1alpha1.BrokerConnection, queues []v1alpha1.Cons
 	return append(results, consumerQueues(queues, where))
 }
 
-// pages are the pages of docs/troubleshooting that explain a reason of a BrokerConnection, where this is not the page broker.
+// pages maps reasons of a BrokerConnection to pages of docs/troubleshooting. The page broker explains all other reasons.
 var pages = map[string]string{
 	v1alpha1.ReasonPending: "at-work", v1alpha1.ReasonConnecting: "at-work", v1alpha1.ReasonTerminating: "at-work",
 	v1alpha1.ReasonInvalidSpec: "spec",
@@ -94,8 +94,8 @@ func tags(bc *v1alpha1.BrokerConnection) Result {
 		result.State = Warning
 		result.Message = "the user lacks the tag policymaker, so Warren recreates no queue, and deletes queues only with " +
 			"deletionPolicy Delete"
-		result.Remedy = "Add policymaker to the tags of the user in the Secret. set_user_tags replaces all tags, so name the " +
-			"present ones, too:\n  rabbitmqctl list_users\n" +
+		result.Remedy = "Add policymaker to the tags of the user in the Secret. set_user_tags replaces all tags, so include the " +
+			"current ones:\n  rabbitmqctl list_users\n" +
 			"  rabbitmqctl set_user_tags USER PRESENT_TAGS policymaker"
 	}
 	return result

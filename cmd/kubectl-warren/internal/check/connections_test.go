@@ -67,7 +67,7 @@ func TestConnections(t *testing.T) {
 			[]Result{{
 				Warning, "user tags", bcShop,
 				"the user lacks the tag policymaker, so Warren recreates no queue, and deletes queues only with deletionPolicy Delete",
-				"Add policymaker to the tags of the user in the Secret. set_user_tags replaces all tags, so name the present ones, too:\n" +
+				"Add policymaker to the tags of the user in the Secret. set_user_tags replaces all tags, so include the current ones:\n" +
 					"  rabbitmqctl list_users\n  rabbitmqctl set_user_tags USER PRESENT_TAGS policymaker",
 			}},
 		},

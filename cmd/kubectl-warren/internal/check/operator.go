@@ -16,7 +16,7 @@ const LeaseName = "warren.messaging.warren.dev"
 // ManagerLabels select the manager's Deployment and its pods.
 const ManagerLabels = "app.kubernetes.io/name=warren,app.kubernetes.io/component=manager"
 
-// Lease is the Lease of a namespace, which was read twice, because the clocks of the user and of the manager may differ.
+// Lease holds two reads of the Lease of a namespace. A check compares them, because the clocks of the user and of the manager may differ.
 type Lease struct {
 	Namespace string
 	// First and Last are what the two reads returned; nil if Err is set.
@@ -109,7 +109,7 @@ func skew(object, manager, plugin string) Result {
 	return result
 }
 
-// VersionOrUnknown returns a version, or says that it is unknown if it is empty.
+// VersionOrUnknown returns a version, or a text that it is unknown.
 func VersionOrUnknown(number string) string {
 	if number == "" {
 		return "of unknown version"

@@ -40,7 +40,7 @@ func TestLeader(t *testing.T) {
 		"a manager that was killed": {
 			first: lease("pod-1", 1), last: lease("pod-1", 1), want: Failed, message: "manager pod-1 has not renewed the Lease for 15s", about: readLog,
 		},
-		"a manager that stopped in good order": {first: lease("", 1), last: lease("", 1), want: Failed, message: "no manager leads", about: readLog},
+		"a manager that stopped cleanly": {first: lease("", 1), last: lease("", 1), want: Failed, message: "no manager leads", about: readLog},
 		"another namespace": {
 			err: apierrors.NewNotFound(leases, LeaseName), want: Failed, message: "no manager has led in this namespace", about: readLog,
 		},

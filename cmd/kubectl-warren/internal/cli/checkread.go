@@ -30,7 +30,7 @@ type checkReader struct {
 	cluster *cluster
 	api     apiFlags
 	all     bool
-	// only is the namespace of --warren-namespace; empty if it is not given, and managers are searched in all namespaces.
+	// only is the namespace of --warren-namespace. If it is empty, the checks search for managers in all namespaces.
 	only          string
 	pluginVersion string
 }

@@ -29,8 +29,8 @@ func (c *cluster) namespace() (string, error) {
 	return namespace, err
 }
 
-// fieldManager is the name under which the API server records what the plugin writes. Flux reverts fields of managers whose names
-// begin with kubectl, also annotations that are not in Git, such as the approval of a recreation.
+// fieldManager is the name under which the API server records the writes of the plugin. Flux reverts fields of managers whose names
+// begin with kubectl, including annotations that are not in Git, such as the approval of a recreation.
 const fieldManager = "warren-plugin"
 
 // connect returns a client. It sends no request.

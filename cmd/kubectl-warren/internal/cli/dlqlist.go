@@ -50,7 +50,7 @@ func newDLQList(c *cluster, streams genericiooptions.IOStreams) *cobra.Command {
 func (l *listCommand) run(ctx context.Context, names []string) error {
 	switch {
 	case l.all && len(names) > 0:
-		return usageError("NAME and --all-namespaces exclude each other: remove one of them")
+		return usageError("NAME and --all-namespaces are mutually exclusive: remove one of them")
 	case l.watch && l.output.format != formatTable:
 		return usageError("--watch prints a table: remove --output %s", l.output.format)
 	}
@@ -108,8 +108,8 @@ func (l *listCommand) list(ctx context.Context, kube session) (*v1alpha1.DeadLet
 	return list, nil
 }
 
-// watchInterval is how often `dlq ls --watch` lists, and `status --watch` watches again at most. The rows of `dlq ls` depend on three
-// kinds of resources, so three watches would cost more than they save.
+// watchInterval is the interval at which `dlq ls --watch` lists, and the minimum interval between two watches of `status --watch`. The rows
+// of `dlq ls` depend on three kinds of resources, so three watches would cost more than they save.
 const watchInterval = 2 * time.Second
 
 // follow prints the queues, then a row for each queue that changes, until the command is stopped.
@@ -155,7 +155,7 @@ func changed(before, now []v1alpha1.DeadLetterQueue) []v1alpha1.DeadLetterQueue 
 	})
 }
 
-// checkNames returns an error if a name is not that of a ConsumerQueue with a dead-letter queue.
+// checkNames returns an error if there is no ConsumerQueue with a dead-letter queue for a name.
 func checkNames(queues []v1alpha1.DeadLetterQueue, names []string) error {
 	for _, name := range names {
 		if !slices.ContainsFunc(queues, func(queue v1alpha1.DeadLetterQueue) bool { return queue.Name == name }) {

@@ -61,12 +61,12 @@ type progress struct {
 	out      io.Writer
 	terminal bool
 	last     string
-	// begun and from are the time when messages were first seen to be moved or deleted, and their number at that time.
+	// begun is when the first moved or deleted messages were seen, and from is their number at that time.
 	begun time.Time
 	from  int64
 }
 
-// newFor is how long nothing is printed about a job that Warren has not started, which usually takes a moment.
+// newFor is how long follow prints nothing about a job that Warren has not started. A job usually starts within a moment.
 const newFor = 3 * time.Second
 
 func (p *progress) show(j jobs.Job, now time.Time) {

@@ -22,7 +22,7 @@ type hints struct {
 	kube session
 	out  io.Writer
 
-	// version is the resource version of the job, and since when it was first seen.
+	// version is the resource version of the job. since is when that version was first seen.
 	version        string
 	since          time.Time
 	silent, queued bool
@@ -45,7 +45,7 @@ func (h *hints) print(ctx context.Context, j jobs.Job, now time.Time) {
 	}
 }
 
-// isSilent reports whether Warren should have updated the status of a job, which has not changed for this long.
+// isSilent reports whether Warren should have updated the status of a job that has been unchanged for this long.
 func isSilent(j jobs.Job, unchanged time.Duration) bool {
 	if !j.IsRead {
 		return unchanged >= unseenTime

@@ -96,7 +96,7 @@ func (c *cluster) cancelJob(ctx context.Context, streams genericiooptions.IOStre
 
 // alreadyEnded is the error of a command that changes a job.
 func alreadyEnded(j jobs.Job) error {
-	return fmt.Errorf("the %s %q has ended already: %s. Create another one to go on", j.Noun(), j.Name, readyText(j))
+	return fmt.Errorf("the %s %q has ended already: %s. Create another one to continue", j.Noun(), j.Name, readyText(j))
 }
 
 // patchJob changes fields of the spec of the job that an argument names. A job that has ended is an error.

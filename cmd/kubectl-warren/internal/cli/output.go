@@ -84,7 +84,8 @@ func (o *output) printed(out io.Writer, value any) (bool, error) {
 	return o.printedAnswer(out, content.Bytes())
 }
 
-// printedAnswer is printed for JSON, such as a response of the dead-letter API. It keeps fields that this version does not know.
+// printedAnswer is like printed, for a value that is JSON already, such as a response of the dead-letter API. It keeps fields that this
+// version does not know.
 func (o *output) printedAnswer(out io.Writer, answer []byte) (bool, error) {
 	switch {
 	case o.format == formatJSON:
@@ -135,8 +136,9 @@ func yamlOf(answer []byte) ([]byte, error) {
 	return printable.QuotedYAML(bytes.ReplaceAll(text, []byte(`\x01`+marker[1:]), nil)), err
 }
 
-// marked appends a marker to each text that needs escapes. Because of its control character, goyaml puts the text in double quotes, and
-// only there YAML has escapes. goyaml escapes each character after a byte order mark by itself. Without quotes, << would merge maps.
+// marked appends a marker to each text that needs escapes. The marker has a control character, so goyaml puts the text in double quotes.
+// YAML has escapes only in double quotes. A text that begins with a byte order mark needs no marker, because goyaml escapes it anyway. The
+// text << needs one, because YAML merges maps at an unquoted <<.
 func marked(value any, marker string) any {
 	switch value := value.(type) {
 	case string:

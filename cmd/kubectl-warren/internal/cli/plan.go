@@ -166,11 +166,11 @@ func forFile(ctx context.Context, kube session, cq *v1alpha1.ConsumerQueue) (pre
 func checkImmutable(before, after *v1alpha1.ConsumerQueue) error {
 	if a, b := before.QueueName(), after.QueueName(); a != b {
 		return fmt.Errorf("ConsumerQueue %q: spec.queue.name is %q in the cluster and %q in the file, and cannot be changed: "+
-			"keep the name, or give the ConsumerQueue another one", after.Name, a, b)
+			"keep the name, or create a ConsumerQueue with another name", after.Name, a, b)
 	}
 	if a, b := before.ConnectionName(), after.ConnectionName(); a != b {
 		return fmt.Errorf("ConsumerQueue %q: spec.connectionRef.name is %q in the cluster and %q in the file, and cannot be changed: keep "+
-			"the name, or give the ConsumerQueue another one", after.Name, a, b)
+			"the name, or create a ConsumerQueue with another name", after.Name, a, b)
 	}
 	return nil
 }

@@ -25,11 +25,11 @@ func newReport(c *cluster, streams genericiooptions.IOStreams) *cobra.Command {
 		Long: "Write an archive that you can attach to an issue: the versions, the output of `kubectl warren check`, and the " +
 			"Deployment, the pods and the logs of the manager. It has the ConsumerQueues, BrokerConnections, Redrives and Purges of the " +
 			"namespace, with their status and Events.\n\n" +
-			"The command reads no Secret, no ConfigMap and no message. It leaves out labels, annotations of others, values of " +
+			"The command reads no Secret, no ConfigMap and no message. It leaves out labels, annotations other than Warren's, values of " +
 			"environment variables, the values and expressions of selectors, and the names of Kubernetes users. It redacts what " +
 			"looks like a password. Names of namespaces, queues, exchanges, RabbitMQ users and hosts remain. Read the archive " +
 			"before you publish it.\n\n" +
-			"What you may not read is missing, and errors.txt in the archive lists it.",
+			"The file errors.txt in the archive lists the parts that you may not read.",
 		Example: "  # Write warren-report-TIME.tar.gz about the namespace shop\n" +
 			"  kubectl warren report --namespace shop\n\n" +
 			"  # Write about all namespaces into a file with a name of your own\n" +

@@ -33,8 +33,8 @@ func newStatus(c *cluster, streams genericiooptions.IOStreams) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "status [NAME]",
 		Short: "Show the status of ConsumerQueues",
-		Long: "Show the status of the ConsumerQueues of the namespace, or all about one. OBJECTS counts the objects that match the spec, " +
-			"and all of them. DEAD is how many messages the dead-letter queue had when Warren counted last, and how many dead letters " +
+		Long: "Show the status of the ConsumerQueues of the namespace, or the details of one. OBJECTS is how many objects match the spec, " +
+			"out of all objects. DEAD is how many messages the dead-letter queue had when Warren counted last, and how many dead letters " +
 			"are stuck because RabbitMQ cannot route them.",
 		Args:              usage(cobra.MaximumNArgs(1)),
 		ValidArgsFunction: c.completeConsumerQueue,
@@ -49,7 +49,7 @@ func newStatus(c *cluster, streams genericiooptions.IOStreams) *cobra.Command {
 func (s *statusCommand) run(ctx context.Context, args []string) error {
 	switch {
 	case s.all && len(args) > 0:
-		return usageError("NAME and --all-namespaces exclude each other: remove one of them")
+		return usageError("NAME and --all-namespaces are mutually exclusive: remove one of them")
 	case s.watch && (s.output.format == formatJSON || s.output.format == formatYAML):
 		return usageError("--watch prints a table: remove --output %s", s.output.format)
 	}

@@ -9,7 +9,7 @@ import (
 	"github.com/warren-mq/warren/internal/vhost"
 )
 
-// roles are the roles of a vhost's queues. The routes of dead letters decide, and names if the routes are ambiguous.
+// roles are the roles of a vhost's queues. The routes of dead letters decide the roles; names decide only if the routes are ambiguous.
 type roles struct {
 	vhost.Observed
 
@@ -72,7 +72,7 @@ func (r *roles) ttl(name string) int64 {
 func (r *roles) targets(dlx vhost.DeadLetterRoute) []string {
 	switch {
 	case dlx.Exchange == "" && dlx.RoutingKey == nil:
-		return nil // the queue named like the key of each message
+		return nil // each message goes to the queue that its own key names
 	case dlx.Exchange == "":
 		if _, exists := r.Queues[*dlx.RoutingKey]; exists {
 			return []string{*dlx.RoutingKey}

@@ -24,7 +24,7 @@ func simplify(cq *v1alpha1.ConsumerQueue, version vhost.Version) {
 	dropEmpty(&cq.Spec)
 }
 
-// omissions each remove one field that may be a default.
+// omissions returns functions that each remove one field that may have its default.
 func omissions(cq *v1alpha1.ConsumerQueue) []func(*v1alpha1.ConsumerQueueSpec) {
 	steps := []func(*v1alpha1.ConsumerQueueSpec){
 		func(s *v1alpha1.ConsumerQueueSpec) { s.Queue.Name = "" },

@@ -213,7 +213,7 @@ func settingsOf(arguments vhost.Arguments) v1alpha1.QueueSettings {
 	return settings
 }
 
-// isFurther reports whether an argument of a queue belongs into the field arguments of a spec.
+// isFurther reports whether an argument of a queue belongs in the field arguments of a spec.
 func isFurther(name string) bool {
 	known := slices.ContainsFunc(topology.ArgumentTable, func(row topology.Argument) bool { return row.Name == name })
 	return strings.HasPrefix(name, "x-") && !known && name != vhost.ArgExpires && name != "x-max-priority"

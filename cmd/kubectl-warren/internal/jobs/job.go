@@ -49,7 +49,7 @@ type Job struct {
 	// IsRead is true if Warren has read the newest spec.
 	IsRead bool
 
-	// Begun is true if the numbers are known: Done messages were moved or deleted, and Examined of Total were examined.
+	// Begun is true if the counts are known: Done messages were moved or deleted, and Examined of Total messages were examined.
 	Begun                 bool
 	Done, Examined, Total int64
 	// AtMost is how many messages may have been moved or deleted, if that is more than Done.
@@ -141,7 +141,7 @@ func rateOf(rate *intstr.IntOrString) string {
 // Ended reports whether the job reads no more messages.
 func (j Job) Ended() bool { return j.Outcome.Ended() }
 
-// Noun is the kind in words.
+// Noun returns the kind in words.
 func (j Job) Noun() string {
 	if j.Kind == Purge {
 		return "Purge"
@@ -149,7 +149,7 @@ func (j Job) Noun() string {
 	return "Redrive"
 }
 
-// Participle is moved or deleted.
+// Participle returns "moved" or "deleted".
 func (j Job) Participle() string {
 	if j.Kind == Purge {
 		return "deleted"
@@ -157,7 +157,7 @@ func (j Job) Participle() string {
 	return "moved"
 }
 
-// Max is how many messages can be moved or deleted.
+// Max returns how many messages can be moved or deleted.
 func (j Job) Max() int64 {
 	if j.Limit > 0 {
 		return min(j.Limit, j.Total)
@@ -165,7 +165,7 @@ func (j Job) Max() int64 {
 	return j.Total
 }
 
-// Progress is the progress towards Max. A job with a limit ends when it has moved or deleted that many messages.
+// Progress returns the progress towards Max. A job with a limit ends when it has moved or deleted that many messages.
 func (j Job) Progress() int64 {
 	if j.Max() < j.Total {
 		return j.Done
@@ -187,7 +187,7 @@ func (j Job) Counts(number func(int64) string) string {
 	if j.Kind == Purge {
 		of, counts = ptr.Deref(j.Matched, 0), j.DryRun || j.Matched == nil
 	}
-	for _, count := range j.Skipped { // Examined - Done is larger: it includes messages that the broker has not confirmed yet
+	for _, count := range j.Skipped { // not Examined - Done, which includes messages that the broker has not confirmed yet
 		skipped += count
 	}
 	line := fmt.Sprintf("%s of %s %s", j.DoneText(number), number(of), j.Participle())
@@ -203,7 +203,7 @@ func (j Job) Counts(number func(int64) string) string {
 	return line
 }
 
-// Pace returns how many messages were moved or deleted, and how many are left; false if the job has not begun with that.
+// Pace returns how many messages were moved or deleted, and how many are left; false if the job has not begun to move or delete messages.
 func (j Job) Pace() (done, left int64, begun bool) {
 	if j.Kind == Purge {
 		return j.Done, ptr.Deref(j.Matched, 0) - j.Done, j.Matched != nil

@@ -15,7 +15,7 @@ func (p *Preview) compare(
 ) plan.Comparison {
 	comparison := plan.Diff(desired, found.observed, input)
 	if comparison.Upgraded {
-		p.note("the differing objects match this spec on an older RabbitMQ: they work, and Warren is Ready")
+		p.note("the differing objects match this spec on an older RabbitMQ: they work, and the ConsumerQueue is Ready")
 	}
 	decided := plan.Decide(comparison, known, cq.Spec.DriftPolicy)
 	actions := map[vhost.ID]plan.Action{}

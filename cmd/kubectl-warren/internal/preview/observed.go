@@ -20,8 +20,8 @@ type reported struct {
 	uncertain vhost.IDs
 }
 
-// read reconstructs the state of the broker. before is the topology of the ConsumerQueue in the cluster, after the topology of the new
-// spec. The status records how each object differs from before.
+// read reconstructs the state of the broker. before is the topology of the ConsumerQueue in the cluster, and after is the topology of the
+// new spec. The status records how each object differs from before.
 func read(status v1alpha1.ConsumerQueueStatus, before, after topology.Topology) reported {
 	r := reported{
 		observed: vhost.Observed{
@@ -61,7 +61,7 @@ func becomesDeclared(entry v1alpha1.TopologyEntry, before, after topology.Topolo
 	return entry.Kind == v1alpha1.KindExchange && declares(after) && !declares(before)
 }
 
-// add adds an object as desired, changed by changes.
+// add adds the desired object with changes applied to it.
 func (r *reported) add(entry v1alpha1.TopologyEntry, desired topology.Topology, changes []v1alpha1.Change) {
 	switch entry.Kind {
 	case v1alpha1.KindExchange:

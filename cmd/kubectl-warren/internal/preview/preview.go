@@ -11,7 +11,7 @@ import (
 	"github.com/warren-mq/warren/internal/vhost"
 )
 
-// Basis is what a preview compares a spec with.
+// Basis is the state with which a preview compares a spec.
 type Basis string
 
 // The values of Basis.
@@ -84,7 +84,7 @@ type Preview struct {
 	Recreation *Recreation `json:"recreation,omitempty"`
 }
 
-// Differs reports whether Warren or the user has anything to do.
+// Differs reports whether Warren or the user must act.
 func (p Preview) Differs() bool {
 	return slices.ContainsFunc(p.Objects, func(object Object) bool { return object.Action != Unchanged && object.Action != Keep })
 }
@@ -122,7 +122,7 @@ func OnEmptyBroker(cq *v1alpha1.ConsumerQueue, version vhost.Version) (Preview, 
 }
 
 // AgainstStatus computes what applying cq would change, based on the status of inCluster, the ConsumerQueue of that name in the
-// cluster. Both may be the same. others are further ConsumerQueues of the namespace, which may share objects. The error is a
+// cluster. cq and inCluster may be the same. others are the other ConsumerQueues of the namespace, which may share objects. The error is a
 // *topology.Refusal.
 func AgainstStatus(cq, inCluster *v1alpha1.ConsumerQueue, version vhost.Version, others []v1alpha1.ConsumerQueue) (Preview, error) {
 	desired, err := topology.Desired(cq, version)

@@ -14,7 +14,7 @@ import (
 // then exchanges.
 const maxSteps = 8
 
-// settled is what happens to the objects that left the spec, after as many reconciliations as necessary.
+// settled is the result for the objects that left the spec, after as many reconciliations as necessary.
 type settled struct {
 	removals map[vhost.ID]plan.Action
 	// blocked is why objects stay.

@@ -89,7 +89,7 @@ func JSON(content []byte) []byte {
 	return escaped
 }
 
-// isASCIIText reports whether there is nothing to escape. It is fast compared with the network.
+// isASCIIText reports whether the content is ASCII without characters to escape. Then JSON need not copy it.
 func isASCIIText(content []byte) bool {
 	for _, each := range content {
 		if each >= 0x7f || each < ' ' && each != '\n' && each != '\t' && each != '\r' {

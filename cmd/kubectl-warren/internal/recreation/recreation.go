@@ -12,8 +12,8 @@ import (
 	"github.com/warren-mq/warren/internal/topology/plan"
 )
 
-// Approve annotates a ConsumerQueue with the approval of its plan, and removes an abort. If hash is not empty, it approves only the
-// plan with this hash. It returns a sentence for the user, or an error with the reason why it approves nothing.
+// Approve annotates a ConsumerQueue with the approval of its plan, and removes the annotation of an abort. If hash is not empty, it
+// approves only the plan with this hash. It returns a sentence for the user, or an error with the reason why it approves nothing.
 func Approve(cq *v1alpha1.ConsumerQueue, hash string) (string, error) {
 	named := nameOf(cq)
 	switch {

@@ -13,7 +13,7 @@ import (
 	"github.com/warren-mq/warren/api/v1alpha1"
 )
 
-// Deployment is what is published of a manager's Deployment. It has the names of environment variables and no values.
+// Deployment is the published part of a manager's Deployment. It has the names of environment variables and no values.
 type Deployment struct {
 	Namespace  string                       `json:"namespace"`
 	Name       string                       `json:"name"`
@@ -24,7 +24,7 @@ type Deployment struct {
 	Conditions []appsv1.DeploymentCondition `json:"conditions,omitempty"`
 }
 
-// Container is what is published of a container.
+// Container is the published part of a container.
 type Container struct {
 	Name      string                      `json:"name"`
 	Image     string                      `json:"image"`
@@ -33,7 +33,7 @@ type Container struct {
 	Resources corev1.ResourceRequirements `json:"resources"`
 }
 
-// DeploymentOf returns what is published of a Deployment.
+// DeploymentOf returns the published part of a Deployment.
 func DeploymentOf(deployment *appsv1.Deployment) Deployment {
 	published := Deployment{
 		Namespace: deployment.Namespace, Name: deployment.Name, Version: deployment.Labels["app.kubernetes.io/version"],
@@ -52,7 +52,7 @@ func DeploymentOf(deployment *appsv1.Deployment) Deployment {
 	return published
 }
 
-// Pod is what is published of a manager's pod.
+// Pod is the published part of a manager's pod.
 type Pod struct {
 	Name       string            `json:"name"`
 	Phase      corev1.PodPhase   `json:"phase"`
@@ -60,7 +60,7 @@ type Pod struct {
 	Containers []ContainerStatus `json:"containers,omitempty"`
 }
 
-// ContainerStatus is what is published of the status of a container. LastEnd has no message, because that may repeat the log.
+// ContainerStatus is the published part of the status of a container. LastEnd has no message, because that may repeat the log.
 type ContainerStatus struct {
 	Name         string      `json:"name"`
 	ImageID      string      `json:"imageID"`
@@ -72,7 +72,7 @@ type ContainerStatus struct {
 	LastEnd      metav1.Time `json:"lastEnd,omitzero"`
 }
 
-// PodOf returns what is published of a pod.
+// PodOf returns the published part of a pod.
 func PodOf(pod *corev1.Pod) Pod {
 	published := Pod{Name: pod.Name, Phase: pod.Status.Phase, Created: pod.CreationTimestamp}
 	for _, status := range pod.Status.ContainerStatuses {
@@ -88,7 +88,7 @@ func PodOf(pod *corev1.Pod) Pod {
 	return published
 }
 
-// Event is what is published of an Event.
+// Event is the published part of an Event.
 type Event struct {
 	Time   metav1.Time `json:"time"`
 	Type   string      `json:"type"`
@@ -101,8 +101,8 @@ type Event struct {
 // managerKinds are the kinds whose Events are published from Warren's namespaces, besides Warren's own kinds.
 var managerKinds = []string{"Deployment", "Lease", "Pod", "ReplicaSet"}
 
-// Events returns what is published of Events, the oldest first: of Events about Warren's resources and, in Warren's namespaces, about
-// managerKinds.
+// Events returns the published parts of Events, the oldest first. It publishes Events about Warren's resources and, in Warren's namespaces,
+// about managerKinds.
 func Events(events []eventsv1.Event, isWarrenNamespace bool) []Event {
 	var published []Event
 	for i := range events {

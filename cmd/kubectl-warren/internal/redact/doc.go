@@ -1,3 +1,3 @@
-// Package redact reduces objects and logs to what `kubectl warren report` may publish. It publishes only fields that a function here
-// names, and removes what looks like a password from each text. It does no I/O. Begin reading at resources.go.
+// Package redact reduces objects and logs to the parts that `kubectl warren report` may publish. It publishes only fields that a function
+// here names, and redacts text that looks like a password. It does no I/O. Begin reading at resources.go.
 package redact

@@ -10,16 +10,16 @@ import (
 	"github.com/warren-mq/warren/api/v1alpha1"
 )
 
-// publishedAnnotations are the annotations of Warren whose values contain only names, hashes and times. Other annotations may repeat
-// anything, such as kubectl.kubernetes.io/last-applied-configuration.
+// publishedAnnotations are the annotations of Warren whose values contain only names, hashes and times. Other annotations, such as
+// kubectl.kubernetes.io/last-applied-configuration, may contain anything.
 var publishedAnnotations = []string{
 	v1alpha1.IntentsAnnotation, v1alpha1.CompletedAtAnnotation,
 	v1alpha1.ApproveRecreationAnnotation, v1alpha1.AbortRecreationAnnotation,
 }
 
-// Resource returns what is published of a ConsumerQueue, BrokerConnection, Redrive or Purge: spec, status, and the fields of the
-// metadata that Warren uses. It publishes no value of a selector and nothing that names a person. The object is changed. YAML
-// redacts the texts in it.
+// Resource returns the published part of a ConsumerQueue, BrokerConnection, Redrive or Purge: spec, status, and the fields of the
+// metadata that Warren uses. It publishes no value of a selector and no name of a person. Resource changes the object. Pass the result to
+// YAML, which redacts its texts.
 func Resource(object client.Object) (map[string]any, error) {
 	published := map[string]any{"metadata": metadata(object)}
 	switch object := object.(type) {

@@ -10,7 +10,7 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// redacted replaces what is not published.
+// redacted replaces texts that are not published.
 const redacted = "[redacted]"
 
 const secretName = `passw|pwd|token|secret|authorization|credential|cookie|(?:api|access|private)[-_.]?key|signature`

@@ -72,7 +72,6 @@ func changeOf(button, rate string) (map[string]any, error) {
 	return nil, &problem{http.StatusBadRequest, fmt.Sprintf("%q is not a button of this page.", button)}
 }
 
-// change changes a running job.
 func (s *Server) change(w http.ResponseWriter, r *http.Request) error {
 	if err := r.ParseForm(); err != nil {
 		return &problem{http.StatusBadRequest, "The form cannot be read: " + err.Error()}

@@ -23,10 +23,10 @@ type recreationPage struct {
 	PlanHash string
 }
 
-// MayAbort reports whether the old queue can stay.
+// MayAbort reports whether the recreation can be aborted, so that the old queue stays.
 func (p recreationPage) MayAbort() bool { return p.ID != "" && !p.DeleteSent }
 
-// Max is how many messages the progress bar stands for; zero if the phase moves none.
+// Max returns how many messages the full progress bar stands for; zero if the phase moves none.
 func (p recreationPage) Max() int64 {
 	if p.Phase == v1alpha1.RecreationEmptying || p.Phase == v1alpha1.RecreationGivingBack {
 		return p.Moved + p.Remaining

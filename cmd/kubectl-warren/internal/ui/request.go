@@ -134,7 +134,7 @@ type confirmPage struct {
 	Count int64
 	// Uncounted is true if the messages cannot be counted, but all of them can be moved.
 	Uncounted bool
-	// Mistyped is the wrong input instead of the number.
+	// Mistyped is the input of the user if it is not the number.
 	Mistyped string
 }
 
@@ -178,7 +178,7 @@ func (s *Server) request(w http.ResponseWriter, r *http.Request) error {
 	return render(w, "confirm", page)
 }
 
-// mistyped returns the wrong input instead of the number of messages to delete; empty if the number was typed.
+// mistyped returns the input of the user if it is not the number of messages to delete; empty if the number was typed.
 func mistyped(asked request, given url.Values) string {
 	typed := strings.TrimSpace(given.Get("typed"))
 	if asked.Kind == jobs.Purge && (typed == "" || strings.ReplaceAll(typed, ",", "") != given.Get("counted")) {
@@ -187,7 +187,7 @@ func mistyped(asked request, given url.Values) string {
 	return ""
 }
 
-// mayBeUncounted reports whether the job may run without a count: only a Redrive of all messages may.
+// mayBeUncounted reports whether the job may run without a count, which only a Redrive of all messages may.
 func (q request) mayBeUncounted() bool { return q.Kind == jobs.Redrive && q.IsAll() && q.Limit == "" }
 
 // confirmed limits a job to the confirmed number of messages.

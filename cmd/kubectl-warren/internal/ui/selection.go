@@ -24,7 +24,7 @@ const (
 	parameterOperator   = "operator"
 	parameterValue      = "value"
 	parameterExpression = "expression"
-	// parameterChosen marks the form whose boxes choose messages, so that no box means no message.
+	// parameterChosen marks the form whose boxes choose messages. Without it, a form without a ticked box would select all messages.
 	parameterChosen = "chosen"
 )
 
