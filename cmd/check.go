@@ -56,7 +56,6 @@ func checkInstallation(arguments []string, out io.Writer) error {
 	return err
 }
 
-// check is one check of an installation.
 type check struct {
 	client    kubernetes.Interface
 	namespace string

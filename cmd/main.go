@@ -1,4 +1,4 @@
-// The manager runs Warren's controllers.
+// Command manager runs Warren's controllers.
 package main
 
 import (

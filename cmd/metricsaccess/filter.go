@@ -14,7 +14,7 @@ import (
 	"github.com/warren-mq/warren/internal/apiaccess"
 )
 
-// timeLimit is the limit for both reviews of the API server.
+// timeLimit is the limit for the TokenReview and the SubjectAccessReview together.
 const timeLimit = 10 * time.Second
 
 // Filter returns a filter of the metrics server. It admits a request if its bearer token is valid (TokenReview) and its owner may

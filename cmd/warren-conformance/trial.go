@@ -108,7 +108,7 @@ func (t *trial) check(err error) {
 	}
 }
 
-// declare declares what is missing of the topology.
+// declare declares the missing objects of the topology.
 func (t *trial) declare() {
 	for _, exchange := range t.desired.Exchanges {
 		t.vhost.DeclareExchange(exchange.Name, string(exchange.Type), nil)
