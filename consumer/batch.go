@@ -29,7 +29,7 @@ func (b *Batch[T]) SetResult(m *Message[T], err error) {
 	b.results[m.Delivery] = err
 }
 
-// resultOf returns the result of one message, if the handler has returned an error, or nil, for the batch.
+// resultOf returns the result of one message. returned is the result of the handler for the whole batch.
 func (b *Batch[T]) resultOf(d *Delivery, returned error) error {
 	if result, set := b.results[d]; set {
 		return result
@@ -37,7 +37,7 @@ func (b *Batch[T]) resultOf(d *Delivery, returned error) error {
 	return returned
 }
 
-// BatchHandler handles several messages together, for example with one INSERT. What it returns is the result of each message for
+// BatchHandler handles several messages together, for example with one INSERT. Its return value is the result of each message for
 // which SetResult was not called. ctx is as for a Handler.
 type BatchHandler[T any] func(ctx context.Context, b *Batch[T]) error
 
@@ -72,7 +72,7 @@ func NewBatch[T any](
 	return newConsumer(conn, source, newHandleFunc(decodeJSON[T], join), append(slices.Clone(options), batched))
 }
 
-// batching is how messages are handled together.
+// batching holds the arguments of NewBatch.
 type batching struct {
 	size int
 	wait time.Duration
@@ -148,7 +148,7 @@ func (r *batchRun) leave(seat *batchSeat) {
 	r.take(seat)
 }
 
-// take counts a seat as taken. The caller holds mu.
+// take marks a seat as taken. The caller holds mu.
 func (r *batchRun) take(seat *batchSeat) {
 	if !seat.taken.CompareAndSwap(false, true) {
 		return
@@ -158,7 +158,7 @@ func (r *batchRun) take(seat *batchSeat) {
 	}
 }
 
-// close lets no message join any more, and returns the members in the order of their delivery.
+// close closes the batch to further messages, and returns the members in the order of their delivery.
 func (r *batchRun) close() []*member {
 	r.mu.Lock()
 	defer r.mu.Unlock()

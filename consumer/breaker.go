@@ -16,7 +16,7 @@ import (
 // not ready, and the messages wait in the queue. The default, also for 0, is no breaker.
 //
 // An error, RetryAfter and a timeout of the handler are failures, even if middleware such as AckAlways hides them. An error that
-// middleware returns is also a failure. Permanent, Discard, Defer, a panic, an undecodable body and a message that Dedupe drops tell
+// middleware returns is also a failure. Permanent, Discard, Defer, a panic, an undecodable body and a message that Dedupe drops say
 // nothing about a dependency, so they neither open nor close the breaker.
 //
 // A message that fails while it is tried uses no attempt: it is deferred, as by Defer. RabbitMQ before 4.3 counts that as a delivery
@@ -172,7 +172,7 @@ func (s *session) followBreaker(ends []ending) {
 	notify(c.pauseChanges)
 }
 
-// comeFirstAgain reports whether the broker delivers messages first again that failed while they were tried.
+// comeFirstAgain reports whether the broker will deliver these tried messages first again. Without delay tiers, it does.
 func comeFirstAgain(ends []ending) bool {
 	return len(ends[0].delivery.contract.Tiers) == 0 && slices.ContainsFunc(ends, func(e ending) bool {
 		return isFailure(e.outcome.Result) || e.outcome.Result == contract.ResultDeferred || e.outcome.Result == contract.ResultPanicked
@@ -195,14 +195,14 @@ func resultOf(ends []ending) contract.Result {
 	return ""
 }
 
-// How the handler of the application ended for a message, while its middleware may return something else.
+// The ends of the application's handler for a message. The middleware may return another result.
 const (
-	handlerUnknown   = int32(iota) // it was not called, or its end tells nothing about a dependency
-	handlerSucceeded               // it returned nil
-	handlerFailed                  // it failed
+	handlerUnknown   = int32(iota) // the handler was not called, or its end says nothing about a dependency
+	handlerSucceeded               // the handler returned nil
+	handlerFailed                  // the handler failed
 )
 
-// recordingEnd makes a handler record on the delivery how it ended.
+// recordingEnd returns a handler that records on the delivery how handle ended.
 func recordingEnd(handle HandleFunc) HandleFunc {
 	return func(ctx context.Context, d *Delivery) error {
 		err := handle(ctx, d)

@@ -290,7 +290,7 @@ func preconditionFailed(err error) *amqp.Error {
 	return nil
 }
 
-// isOnly reports whether one message was sent.
+// isOnly reports whether exactly one message was sent on the channel.
 func (ch *confirmChannel) isOnly() bool {
 	ch.mu.Lock()
 	defer ch.mu.Unlock()

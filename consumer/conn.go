@@ -67,7 +67,7 @@ func WithDefaultPrefetch(n int) ConnOption { return func(s *connSettings) { s.pr
 // system's certificates.
 func WithTLS(config *tls.Config) ConnOption { return func(s *connSettings) { s.amqp.TLS = config } }
 
-// WithDialer replaces how TCP connections are made. dial must return when ctx ends.
+// WithDialer sets the function that opens TCP connections. dial must return when ctx ends.
 func WithDialer(dial func(ctx context.Context, network, address string) (net.Conn, error)) ConnOption {
 	return func(s *connSettings) { s.amqp.DialTCP = dial }
 }

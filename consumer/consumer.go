@@ -84,7 +84,7 @@ type undecodable struct{ error }
 
 func (u undecodable) Unwrap() error { return u.error }
 
-// ErrorType returns the result as text, as that of a Verdict does.
+// ErrorType returns the result as text, as Verdict.ErrorType does.
 func (u undecodable) ErrorType() string { return string(contract.ResultUndecodable) }
 
 // Decode returns a handler for messages that are not JSON, for New and AddHandler. A message for which decode returns an error or

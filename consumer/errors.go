@@ -61,7 +61,7 @@ func RetryAfter(d time.Duration, err error) error { return verdict(contract.Resu
 
 // Defer returns an error that delays the message by d without counting an attempt. The message waits in the shortest delay tier
 // that is at least d, or else in the longest. Without delay tiers the consumer holds it for at most 30 s and returns it, which
-// RabbitMQ before 4.3 counts as a delivery. There is no limit of deferrals; see Delivery.Deferrals.
+// RabbitMQ before 4.3 counts as a delivery. A message may be deferred any number of times; see Delivery.Deferrals.
 func Defer(d time.Duration) error { return &Verdict{Result: contract.ResultDeferred, Delay: d} }
 
 // Discard returns an error that acks the message although it failed. The failure is counted and logged. Discard(nil) is nil.

@@ -69,8 +69,8 @@ func plain(headers amqp.Table) map[string]any {
 	return read
 }
 
-// readHeaders takes over what the handler has changed in the headers. It returns an error for each header that cannot be sent, by name,
-// and leaves it out. The headers in which RabbitMQ and Warren's consumers count and describe deliveries stay as delivered.
+// readHeaders reads the handler's changes of the headers into facts. It leaves out each header that cannot be sent, and returns its error
+// by name. The headers in which RabbitMQ and Warren's consumers count and describe deliveries stay as delivered.
 func (d *Delivery) readHeaders() map[string]error {
 	refused := map[string]error{}
 	headers := contract.ForwardHeaders(d.Raw.Headers)

@@ -28,7 +28,7 @@ type settings struct {
 	brokerTimeout         time.Duration // RabbitMQ's consumer timeout for the queue
 
 	handle HandleFunc // decodes the body and calls the handler, inside the middleware
-	batch  *batching  // how messages are handled together; nil if one by one
+	batch  *batching  // nil if the handler gets messages one by one
 }
 
 // Defaults of the options.

@@ -235,15 +235,13 @@ func (s *session) waitUnlessStopped(wait time.Duration) {
 // instead.
 const parkingTimeout = 30 * time.Second
 
-// forward publishes the copy of a delivery, acks the original, and returns the action that was carried out. Meanwhile the
-// original stays unacked. A copy that the broker refuses is published again, by the rules of the current contract, until the
-// session ends. If the broker would never accept a copy, forward gives the message up; if it would not accept that copy either, the
-// next copy lacks the changes of the handler. A copy whose outcome is unknown is published again, the first time immediately. If the
-// broker closed its channels, the copy may be the reason, so it then gets a channel of its own. Shortly before the consumer timeout
-// forward returns the message to the queue, because the broker would otherwise take back all messages of the channel. If the handler
-// returned later than that, forward still tries to publish the copy for a short time. Otherwise its failure would use no attempt.
+// forward publishes the copy of a delivery, acks the original, and returns the action that was carried out. Meanwhile the original
+// stays unacked. After an error, forward publishes the copy again, by the rules of the current contract, until the session ends. Shortly
+// before the consumer timeout it returns the message to the queue, because the broker would otherwise take back all messages of the
+// channel.
 func (s *session) forward(d *Delivery, o contract.Outcome, a contract.Action) (contract.Action, error) {
 	defer s.consumer.status.clearWaitingCopy(d)
+	// If the handler returned late, there is still a short time to publish. Otherwise its failure would use no attempt.
 	deadline := later(s.settings.returnDeadline(d), time.Now().Add(s.settings.brokerTimeout/40))
 	ctx, cancel := context.WithDeadlineCause(s.ctx, deadline, errTooLate)
 	defer cancel()
@@ -262,7 +260,7 @@ func (s *session) forward(d *Delivery, o contract.Outcome, a contract.Action) (c
 			return a, s.send(d, contract.VerbAck)
 		case isNeverAccepted(err) && !a.GivenUp: // another attempt cannot succeed
 			o.Result = contract.ResultPermanent
-		case isNeverAccepted(err) && !unchanged:
+		case isNeverAccepted(err) && !unchanged: // the changes of the handler may be the reason
 			message, facts.Headers, unchanged = d.delivered, d.delivered.Headers, true
 		case isRefusal(err):
 			s.consumer.status.recordWaitingCopy(d, err)
@@ -273,10 +271,10 @@ func (s *session) forward(d *Delivery, o contract.Outcome, a contract.Action) (c
 			notify(s.consumer.contractChecks) // a new contract may have replaced a missing tier
 			sleep(ctx, retry.next())
 		case errors.As(err, new(*UnknownOutcomeError)):
-			if unknown++; unknown > 1 {
+			if unknown++; unknown > 1 { // the first time, publish again immediately
 				s.consumer.status.recordWaitingCopy(d, err)
 				sleep(ctx, retry.next())
-				alone = preconditionFailed(err) != nil
+				alone = preconditionFailed(err) != nil // the copy may be why the broker closed the channel
 			}
 		default:
 			s.consumer.status.recordWaitingCopy(d, err)

@@ -57,7 +57,8 @@ type Contract struct {
 	// ConsumerTimeout is the time after which the broker takes back a message that was not settled, in milliseconds. Without it
 	// the broker's default applies, usually 30 minutes.
 	ConsumerTimeout *Duration `json:"consumerTimeoutMilliseconds,omitempty"`
-	// RedeliveryDelay is how long the broker waits before it delivers a requeued message again. Without it, it does not wait.
+	// RedeliveryDelay is how long the broker waits before it delivers a requeued message again. If it is absent, the broker does not
+	// wait.
 	RedeliveryDelay *RedeliveryDelay `json:"redeliveryDelay,omitempty"`
 	// ConfigMap is the ConfigMap that Warren keeps the contract in, as namespace/name; empty in a contract from elsewhere. A
 	// consumer that obeys paused sets the argument x-warren-contract of basic.consume to it.

@@ -27,8 +27,8 @@ const (
 	HeaderFailureClient  = "x-failure-client"
 )
 
-// HeaderRedriveCount is how often a message was moved back from the dead-letter queue. The program that moves it counts; copies
-// keep the header.
+// HeaderRedriveCount is how often a message was moved back from the dead-letter queue. The program that moves the message sets the
+// header, and copies keep it.
 const HeaderRedriveCount = "x-warren-redrive-count"
 
 // RabbitMQ's headers that this package reads or leaves out of copies.

@@ -1,4 +1,4 @@
-// Package hooks gives consumertest access to what package consumer does not export. Package consumer sets the functions.
+// Package hooks gives consumertest access to unexported functions of package consumer, which sets the variables.
 package hooks
 
 import (

@@ -67,7 +67,7 @@ func New(c contract.Contract) *Broker {
 	return b
 }
 
-// Declare declares what is missing of a contract's topology.
+// Declare declares the missing objects of a contract's topology.
 func (b *Broker) Declare(c contract.Contract) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

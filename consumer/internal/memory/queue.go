@@ -30,7 +30,7 @@ type message struct {
 	content    amqp.Publishing
 	exchange   string
 	routingKey string
-	// returns is how often the message came back and was counted. Dead-lettering takes it along, as RabbitMQ 4.3 does.
+	// returns is how often the message was returned and counted. Dead-lettering keeps the count, as in RabbitMQ 4.3.
 	returns     int
 	redelivered bool
 	deaths      []amqp.Table
@@ -94,7 +94,7 @@ func (m *message) recordDeath(queue, reason string) {
 	m.deaths = slices.Insert(m.deaths, 0, entry)
 }
 
-// requeue returns a message to the head of its queue. counts is whether this return counts for the delivery limit.
+// requeue returns a message to the head of its queue. If counts is true, the return counts towards the delivery limit.
 func (b *Broker) requeue(q *queue, m *message, counts bool) {
 	m.redelivered = true
 	if counts {

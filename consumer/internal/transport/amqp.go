@@ -93,8 +93,8 @@ func (a *AMQP) Dial(ctx context.Context, name string, blocked func(bool)) (Conne
 	return &amqpConnection{connection, guarded}, nil
 }
 
-// alarm forwards whether the broker blocks publishers, until the connection ends. The reading goroutine may read connection.blocked
-// after that.
+// alarm forwards whether the broker blocks publishers, until the connection ends. It ignores a connection.blocked that the reading
+// goroutine reads after that.
 type alarm struct {
 	notify func(blocked bool)
 

@@ -31,7 +31,7 @@ type Connection interface {
 	Kill()
 }
 
-// Channel is a channel that does not reconnect. Its methods and their errors are the ones of amqp091-go.
+// Channel is a channel that does not reconnect. Its methods and their errors are those of amqp091-go.
 type Channel interface {
 	Qos(prefetchCount, prefetchSize int, global bool) error
 	Consume(queue, consumer string, autoAck, exclusive, noLocal, noWait bool, args amqp.Table) (<-chan amqp.Delivery, error)

@@ -21,7 +21,7 @@ type vector struct {
 	Contract contract.Contract `json:"contract"`
 	Delivery contract.Facts    `json:"delivery" jsonschema_description:"The facts about the message before it is handled."`
 	Outcome  contract.Outcome  `json:"outcome"  jsonschema_description:"How handling the message ended."`
-	Progress contract.Progress `json:"progress" jsonschema_description:"How far the message has come."`
+	Progress contract.Progress `json:"progress" jsonschema_description:"The attempts and the origin of the message."`
 	Action   contract.Action   `json:"action"   jsonschema_description:"What the consumer has to do."`
 }
 
