@@ -17,7 +17,7 @@ const (
 	rest                      = 5.0 // seconds for which the last frame is shown
 )
 
-// version is the text of a line of the terminal from a time on.
+// version is the text of a terminal line, and the time from which the line shows it.
 type version struct {
 	from float64
 	text string

@@ -64,7 +64,7 @@ func (w *world) expectExactlyButRetained() {
 	Eventually(func() []string {
 		retained = w.retainedNames()
 		return slices.DeleteFunc(w.Differences(), func(difference string) bool {
-			return strings.HasSuffix(difference, "is too much") &&
+			return strings.HasSuffix(difference, "is unexpected") &&
 				slices.ContainsFunc(retained, func(name string) bool { return strings.Contains(difference, name) })
 		})
 	}).WithPolling(time.Second).Should(BeEmpty())

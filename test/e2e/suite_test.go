@@ -90,7 +90,7 @@ var _ = SynchronizedBeforeSuite(func() []byte {
 	go func() { stopped <- mgr.Start(ctx) }()
 	DeferCleanup(func() {
 		cancel()
-		Eventually(stopped).Should(Receive(BeNil()), "the manager stops in good order")
+		Eventually(stopped).Should(Receive(BeNil()), "the manager stops cleanly")
 	})
 	given, err := json.Marshal(shared{KubeConfig: server.KubeConfig, Log: log, DeadLetters: deadLetters})
 	Expect(err).NotTo(HaveOccurred())

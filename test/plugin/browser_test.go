@@ -40,7 +40,7 @@ func (w *world) serve(args ...string) string {
 	Expect(command.Start()).To(Succeed())
 	DeferCleanup(func() {
 		Expect(command.Process.Signal(interrupt)).To(Succeed())
-		Expect(command.Wait()).To(Succeed(), "Ctrl-C ends the command in good order")
+		Expect(command.Wait()).To(Succeed(), "Ctrl-C ends the command cleanly")
 	})
 	url, err := bufio.NewReader(out).ReadString('\n')
 	Expect(err).NotTo(HaveOccurred())

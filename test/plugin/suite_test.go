@@ -83,7 +83,7 @@ func startManager(server *APIServer) {
 	go func() { stopped <- mgr.Start(ctx) }()
 	DeferCleanup(func() {
 		cancel()
-		Eventually(stopped).Should(Receive(BeNil()), "the manager stops in good order")
+		Eventually(stopped).Should(Receive(BeNil()), "the manager stops cleanly")
 	})
 }
 

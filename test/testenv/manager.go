@@ -76,7 +76,7 @@ func RunAside(command *exec.Cmd) {
 // has already been stopped or killed.
 func (m *Manager) Stop() {
 	GinkgoHelper()
-	Expect(m.Process.Stop()).To(Succeed(), "the manager stops in good order")
+	Expect(m.Process.Stop()).To(Succeed(), "the manager stops cleanly")
 }
 
 // Kill kills the manager without a clean shutdown.

@@ -108,7 +108,7 @@ func (s State) Differences(found State) []string {
 	}
 	for name := range found {
 		if _, wanted := s[name]; !wanted {
-			all = append(all, name+" is too much")
+			all = append(all, name+" is unexpected")
 		}
 	}
 	slices.Sort(all)

@@ -1,4 +1,4 @@
-// Package crds pins the modules with the CRDs that test/deployment installs.
+// Package crds pins the modules whose CRDs test/deployment installs.
 package crds
 
 import (
