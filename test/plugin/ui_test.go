@@ -172,10 +172,10 @@ var _ = Describe("kubectl warren ui", Extended, func() {
 		b.follow(`//button[text()="Count"]`, "Delete 1 message?")
 		b.screenshot("ui-purge")
 		b.run(chromedp.SendKeys("#typed", "4"))
-		b.follow(`//button[text()="Delete 1 message for ever"]`, "Nothing was deleted")
+		b.follow(`//button[text()="Delete 1 message permanently"]`, "Nothing was deleted")
 		w.EventuallyMessages("orders.dlq", Equal(4))
 		b.run(chromedp.SendKeys("#typed", "1"))
-		b.follow(`//button[text()="Delete 1 message for ever"]`, "1 deleted Completed")
+		b.follow(`//button[text()="Delete 1 message permanently"]`, "1 deleted Completed")
 		Eventually(func() int { return w.VHost.Ready("orders.dlq") }).Should(Equal(3))
 	})
 

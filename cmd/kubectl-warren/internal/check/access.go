@@ -61,7 +61,7 @@ func deniedFor(role string, permissions []Permission) []string {
 	return denied
 }
 
-// DeadLetters is what happened when the plugin listed dead-letter queues through the dead-letter API.
+// DeadLetters is the result of listing dead-letter queues through the dead-letter API.
 type DeadLetters struct {
 	Namespace string
 	// Err is why the list failed; nil if it succeeded.

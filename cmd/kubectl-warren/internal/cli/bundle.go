@@ -25,7 +25,6 @@ func newBundle(now time.Time) *bundle {
 	return b
 }
 
-// addYAML adds a value as YAML.
 func (b *bundle) addYAML(name string, value any) error {
 	content, err := redact.YAML(value)
 	if err != nil {
@@ -34,10 +33,8 @@ func (b *bundle) addYAML(name string, value any) error {
 	return b.add(name, content)
 }
 
-// addLog adds a log of a manager.
 func (b *bundle) addLog(name string, log []byte) error { return b.add(name, redact.Log(log)) }
 
-// addLines adds lines of text.
 func (b *bundle) addLines(name string, lines []string) error {
 	content := &bytes.Buffer{}
 	for _, line := range lines {

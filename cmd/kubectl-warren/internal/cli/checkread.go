@@ -75,7 +75,7 @@ type operator struct {
 	read     time.Time
 }
 
-// readOperator reads the Deployments of the managers, and their Leases for the first time.
+// readOperator reads the Deployments of the managers and their Leases. results reads the Leases again.
 func (r *checkReader) readOperator(ctx context.Context) operator {
 	var found operator
 	found.managers, found.err = r.managers(ctx, r.only)

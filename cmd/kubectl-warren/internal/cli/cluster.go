@@ -145,7 +145,6 @@ func (s session) located(ctx context.Context, name string) (*v1alpha1.ConsumerQu
 	return cq, bc.Spec.VHost, version, err
 }
 
-// versionAt returns the version of a BrokerConnection's broker.
 func versionAt(bc *v1alpha1.BrokerConnection) (vhost.Version, error) {
 	if bc.Status.BrokerVersion == "" {
 		return vhost.Version{}, fmt.Errorf("the status of BrokerConnection %q has no version of the broker yet: wait until it is Ready, "+

@@ -62,7 +62,7 @@ func (e *exportDeadLettersCommand) run(ctx context.Context, name string, query u
 			return err
 		}
 	}
-	asked, _, err := e.deadLetters(ctx, e.api, saying(e.ErrOut))
+	asked, _, err := e.deadLetters(ctx, e.api, waitPrinter(e.ErrOut))
 	if err != nil {
 		return err
 	}

@@ -91,7 +91,7 @@ func unknownAnswer(err error) error {
 func (c *cluster) ask(
 	ctx context.Context, api apiFlags, errOut io.Writer, name, subresource string, query url.Values,
 ) (answer []byte, namespace string, err error) {
-	asked, namespace, err := c.deadLetters(ctx, api, saying(errOut))
+	asked, namespace, err := c.deadLetters(ctx, api, waitPrinter(errOut))
 	if err != nil {
 		return nil, "", err
 	}
@@ -99,8 +99,8 @@ func (c *cluster) ask(
 	return answer, namespace, err
 }
 
-// saying returns a function that prints why a command waits.
-func saying(errOut io.Writer) func(string) {
+// waitPrinter returns a function that prints why a command waits.
+func waitPrinter(errOut io.Writer) func(string) {
 	return func(sentence string) { printf(errOut, "Waiting: %s\n", printable.Text(sentence)) }
 }
 

@@ -64,7 +64,8 @@ func newCancel(c *cluster, streams genericiooptions.IOStreams) *cobra.Command {
 	}
 }
 
-// changeJob changes fields of the spec of a job that has not ended, and prints what the job is now.
+// changeJob changes fields of the spec of a job that has not ended, and prints its name followed by done, such as
+// "is suspended".
 func (c *cluster) changeJob(
 	ctx context.Context, streams genericiooptions.IOStreams, argument string, fields map[string]any, done string,
 ) error {

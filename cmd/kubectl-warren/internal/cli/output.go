@@ -224,7 +224,6 @@ func (l tableLayout) newTable(head []string, wide ...string) *table {
 	return t
 }
 
-// row returns the cells of a row of such a table.
 func (l tableLayout) row(namespace string, cells []cell, wide ...cell) []cell {
 	if l.namespaces {
 		cells = append([]cell{cellOf(namespace)}, cells...)

@@ -101,7 +101,7 @@ func printedByCommands(value string) map[string]func(out *bytes.Buffer) error {
 			return printDeadLetterQueues(out, []v1alpha1.DeadLetterQueue{queue}, now, all)
 		},
 		"dlq show": func(out *bytes.Buffer) error {
-			saying(out)(value)
+			waitPrinter(out)(value)
 			printf(out, "%s", nextOf(queue, value))
 			return printSummary(out, queue, now, false)
 		},

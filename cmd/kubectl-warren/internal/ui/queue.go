@@ -173,7 +173,6 @@ func (p *queuePage) browse(r *http.Request, s *Server) error {
 	return nil
 }
 
-// summarize counts the messages.
 func (p *queuePage) summarize(ctx context.Context, asked *deadletterclient.Client) error {
 	query := url.Values{}
 	if p.GroupBy != "" {

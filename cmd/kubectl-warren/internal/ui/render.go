@@ -66,7 +66,6 @@ type problem struct {
 
 func (p *problem) Error() string { return p.text }
 
-// errorPage describes an error.
 type errorPage struct {
 	Title string
 	Lines []string

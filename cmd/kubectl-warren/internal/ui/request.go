@@ -202,7 +202,6 @@ func (q request) confirmed(counted string) (request, error) {
 	return q, nil
 }
 
-// create creates the job.
 func (s *Server) create(w http.ResponseWriter, r *http.Request, asked request) error {
 	asked, err := asked.confirmed(r.PostForm.Get("counted"))
 	if err != nil {
