@@ -111,7 +111,6 @@ func (b *breaker) open(given *settings, changed func()) {
 	})
 }
 
-// stop stops the timer.
 func (b *breaker) stop() {
 	b.mu.Lock()
 	defer b.mu.Unlock()

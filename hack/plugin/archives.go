@@ -8,7 +8,6 @@ import (
 	"time"
 )
 
-// file is a file in an archive.
 type file struct {
 	name    string
 	mode    int64

@@ -26,7 +26,6 @@ type release struct {
 	Archives []archive
 }
 
-// archive is the archive for one platform.
 type archive struct {
 	OS, Architecture string
 	// Name of the archive, and of the binary in it.

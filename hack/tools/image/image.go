@@ -116,7 +116,6 @@ func (s source) labels() map[string]string {
 	}
 }
 
-// file is a file in the image.
 type file struct {
 	name    string
 	content []byte
