@@ -83,10 +83,7 @@ func (a *acker) ack(tag uint64) error {
 		return a.send()
 	}
 	if a.finished == 1 {
-		select {
-		case a.wake <- struct{}{}:
-		default:
-		}
+		notify(a.wake)
 	}
 	return nil
 }

@@ -307,9 +307,6 @@ func (s *session) finish(end Settlement, err error) {
 // deliveryDone counts a delivery as done and signals idle after the last one.
 func (s *session) deliveryDone() {
 	if s.active.Add(-1) == 0 {
-		select {
-		case s.idle <- struct{}{}:
-		default:
-		}
+		notify(s.idle)
 	}
 }
