@@ -29,7 +29,7 @@ var errNotSent = errors.New("the connection was closed before the message was se
 // confirmChannel is a channel in confirm mode.
 type confirmChannel struct {
 	connection *publishingConnection
-	channel    transport.Channel
+	channel    transport.PublishingChannel
 	opened     time.Time
 	retired    atomic.Bool // set when the channel is to be closed once no message waits for a confirm
 	closed     chan *amqp.Error
@@ -46,20 +46,15 @@ type confirmChannel struct {
 }
 
 func newConfirmChannel(connection *publishingConnection) (*confirmChannel, error) {
-	channel, err := connection.Channel()
+	closed, returns := make(chan *amqp.Error, 1), make(chan amqp.Return, maxUnconfirmed)
+	channel, err := connection.PublishingChannel(closed, returns)
 	if err != nil {
 		return nil, err
 	}
-	ch := &confirmChannel{
-		connection: connection, channel: channel, opened: time.Now(), ended: make(chan struct{}),
-		closed: channel.NotifyClose(make(chan *amqp.Error, 1)), returns: channel.NotifyReturn(make(chan amqp.Return, maxUnconfirmed)),
+	return &confirmChannel{
+		connection: connection, channel: channel, opened: time.Now(), closed: closed, ended: make(chan struct{}), returns: returns,
 		pending: map[uint64]time.Time{}, returned: map[string]amqp.Return{}, accepted: map[string]bool{},
-	}
-	if err := channel.Confirm(false); err != nil {
-		_ = channel.Close() // the broker may have closed it
-		return nil, err
-	}
-	return ch, nil
+	}, nil
 }
 
 // ready waits while the broker blocks publishers, and returns a *RefusedError if the message is known to be refused.

@@ -23,7 +23,7 @@ type session struct {
 	settings   *settings
 	contract   contract.Contract
 	connection transport.Connection
-	channel    transport.Channel
+	channel    transport.ConsumingChannel
 	acker      *acker
 	inbox      chan arrival // deliveries that no worker has received
 	closed     chan *amqp.Error
@@ -70,15 +70,15 @@ func (c *Consumer) open(ctx context.Context, current contract.Contract, given *s
 	limit, cancel := context.WithTimeout(context.WithoutCancel(ctx), connectTimeout)
 	defer cancel()
 	defer context.AfterFunc(limit, connection.Kill)() // channel requests have no timeout of their own
-	channel, err := connection.Channel()
+	closed, cancelled := make(chan *amqp.Error, 1), make(chan string, 1)
+	channel, err := connection.ConsumingChannel(closed, cancelled)
 	if err != nil {
 		return nil, fmt.Errorf("open channel: %w", err)
 	}
 	s := &session{
 		consumer: c, id: rand.Text()[:10], settings: given, contract: current, connection: connection, channel: channel,
-		acker:  newAcker(channel, given.prefetch),
-		closed: channel.NotifyClose(make(chan *amqp.Error, 1)), cancelled: channel.NotifyCancel(make(chan string, 1)),
-		over: make(chan error, 1), stopped: make(chan struct{}), idle: make(chan struct{}, 1), slots: c.slots,
+		acker: newAcker(channel, given.prefetch), closed: closed, cancelled: cancelled, over: make(chan error, 1),
+		stopped: make(chan struct{}), idle: make(chan struct{}, 1), slots: c.slots,
 		inbox: make(chan arrival, given.prefetch), gathering: make(chan struct{}, 1),
 	}
 	s.stop = sync.OnceFunc(func() { close(s.stopped) })

@@ -20,9 +20,9 @@ type channel struct {
 	consumers  []*consumer
 	pumps      []*pump  // of all consumers, including cancelled ones
 	unanswered []func() // pending confirms while publishers are blocked
-	closes     []chan *amqp.Error
-	cancels    []chan string
-	returns    []chan amqp.Return
+	closes     chan *amqp.Error
+	cancels    chan string
+	returns    chan amqp.Return
 	waiting    []*confirmation
 	closed     bool
 }
@@ -124,9 +124,7 @@ func (ch *channel) cancelByBroker(c *consumer) {
 		}
 	}
 	c.pump.finish()
-	for _, receiver := range ch.cancels {
-		receiver <- c.tag
-	}
+	ch.cancels <- c.tag
 }
 
 func (ch *channel) Ack(tag uint64, multiple bool) error {
@@ -186,12 +184,6 @@ func (ch *channel) settle(tag uint64, multiple bool, then func(delivered)) error
 	return nil
 }
 
-func (ch *channel) Confirm(bool) error {
-	ch.broker.mu.Lock()
-	defer ch.broker.mu.Unlock()
-	return ch.check()
-}
-
 // Publish confirms immediately, unless publishers are blocked.
 func (ch *channel) Publish(exchange, key string, _ bool, content amqp.Publishing) (transport.Confirmation, error) {
 	b := ch.broker
@@ -223,11 +215,8 @@ func (ch *channel) Publish(exchange, key string, _ bool, content amqp.Publishing
 		q := b.route(exchange, key)
 		switch {
 		case q == nil:
-			returned := amqp.Return{
+			ch.returns <- amqp.Return{
 				ReplyCode: amqp.NoRoute, ReplyText: "NO_ROUTE", Exchange: exchange, RoutingKey: key, Headers: content.Headers,
-			}
-			for _, receiver := range ch.returns {
-				receiver <- returned
 			}
 			answer.answer(true)
 		case b.silent[q.name]:
@@ -291,31 +280,6 @@ func (ch *channel) confirmAll() {
 	ch.unanswered = nil
 }
 
-func (ch *channel) NotifyClose(receiver chan *amqp.Error) chan *amqp.Error {
-	ch.broker.mu.Lock()
-	defer ch.broker.mu.Unlock()
-	if ch.closed {
-		close(receiver)
-	} else {
-		ch.closes = append(ch.closes, receiver)
-	}
-	return receiver
-}
-
-func (ch *channel) NotifyCancel(receiver chan string) chan string {
-	ch.broker.mu.Lock()
-	defer ch.broker.mu.Unlock()
-	ch.cancels = append(ch.cancels, receiver)
-	return receiver
-}
-
-func (ch *channel) NotifyReturn(receiver chan amqp.Return) chan amqp.Return {
-	ch.broker.mu.Lock()
-	defer ch.broker.mu.Unlock()
-	ch.returns = append(ch.returns, receiver)
-	return receiver
-}
-
 func (ch *channel) IsClosed() bool {
 	ch.broker.mu.Lock()
 	defer ch.broker.mu.Unlock()
@@ -364,13 +328,12 @@ func (ch *channel) end(reason *amqp.Error) {
 	for _, answer := range ch.waiting { // amqp091-go reports a nack for each pending message
 		answer.answer(false)
 	}
-	notifyClosed(ch.closes, reason)
-	for _, receiver := range ch.cancels {
-		close(receiver)
+	if reason != nil {
+		ch.closes <- reason
 	}
-	for _, receiver := range ch.returns {
-		close(receiver)
-	}
+	close(ch.closes)
+	close(ch.cancels)
+	close(ch.returns)
 	for _, q := range queues {
 		ch.broker.deliver(q)
 	}

@@ -34,14 +34,22 @@ type connection struct {
 	ended     chan struct{}
 }
 
-func (c *connection) Channel() (transport.Channel, error) {
+func (c *connection) ConsumingChannel(closed chan *amqp.Error, cancelled chan string) (transport.ConsumingChannel, error) {
+	return c.open(&channel{closes: closed, cancels: cancelled, returns: make(chan amqp.Return)})
+}
+
+func (c *connection) PublishingChannel(closed chan *amqp.Error, returned chan amqp.Return) (transport.PublishingChannel, error) {
+	return c.open(&channel{closes: closed, cancels: make(chan string), returns: returned})
+}
+
+func (c *connection) open(ch *channel) (*channel, error) {
 	c.awaitUnblocked()
 	c.broker.mu.Lock()
 	defer c.broker.mu.Unlock()
 	if c.closed {
 		return nil, amqp.ErrClosed
 	}
-	ch := &channel{connection: c, broker: c.broker, unacked: map[uint64]delivered{}}
+	ch.connection, ch.broker, ch.unacked = c, c.broker, map[uint64]delivered{}
 	c.channels = append(c.channels, ch)
 	return ch, nil
 }
@@ -102,14 +110,5 @@ func (c *connection) end(reason *amqp.Error) {
 	c.blocked(false)
 	for _, ch := range c.channels {
 		ch.end(reason)
-	}
-}
-
-func notifyClosed(receivers []chan *amqp.Error, reason *amqp.Error) {
-	for _, receiver := range receivers {
-		if reason != nil {
-			receiver <- reason
-		}
-		close(receiver)
 	}
 }

@@ -123,12 +123,28 @@ type amqpConnection struct {
 	guarded *guardedConn
 }
 
-func (c *amqpConnection) Channel() (Channel, error) {
-	channel, err := c.Connection.Channel()
+func (c *amqpConnection) ConsumingChannel(closed chan *amqp.Error, cancelled chan string) (ConsumingChannel, error) {
+	channel, err := c.Channel()
 	if err != nil {
 		return nil, err
 	}
-	return amqpChannel{channel}, nil
+	channel.NotifyClose(closed)
+	channel.NotifyCancel(cancelled)
+	return channel, nil
+}
+
+func (c *amqpConnection) PublishingChannel(closed chan *amqp.Error, returned chan amqp.Return) (PublishingChannel, error) {
+	channel, err := c.Channel()
+	if err != nil {
+		return nil, err
+	}
+	channel.NotifyClose(closed)
+	channel.NotifyReturn(returned)
+	if err := channel.Confirm(false); err != nil {
+		_ = channel.Close() // the broker may have closed it
+		return nil, err
+	}
+	return publishingChannel{channel}, nil
 }
 
 func (c *amqpConnection) MaxFrame() int { return c.Config.FrameSize }
@@ -140,9 +156,9 @@ func (c *amqpConnection) Close(deadline time.Time) error {
 
 func (c *amqpConnection) Kill() { c.guarded.kill() }
 
-type amqpChannel struct{ *amqp.Channel }
+type publishingChannel struct{ *amqp.Channel }
 
-func (c amqpChannel) Publish(exchange, key string, mandatory bool, message amqp.Publishing) (Confirmation, error) {
+func (c publishingChannel) Publish(exchange, key string, mandatory bool, message amqp.Publishing) (Confirmation, error) {
 	confirmation, err := c.PublishWithDeferredConfirm(exchange, key, mandatory, false, message)
 	if err != nil {
 		return nil, err

@@ -19,8 +19,13 @@ type Transport interface {
 
 // Connection is a connection that does not reconnect.
 type Connection interface {
-	// Channel opens a channel.
-	Channel() (Channel, error)
+	// ConsumingChannel opens a channel that receives and settles deliveries. closed receives why the broker or the library closed the
+	// channel, and cancelled the tag of a consumer that the broker cancelled. The end of the channel closes both. The reading goroutine
+	// sends to them, so they must have room.
+	ConsumingChannel(closed chan *amqp.Error, cancelled chan string) (ConsumingChannel, error)
+	// PublishingChannel opens a channel in confirm mode. closed and returned are as for ConsumingChannel. returned receives
+	// the messages that the broker returns.
+	PublishingChannel(closed chan *amqp.Error, returned chan amqp.Return) (PublishingChannel, error)
 	// IsClosed reports whether the connection is closed.
 	IsClosed() bool
 	// MaxFrame returns the maximum size of a frame in bytes; 0 if unlimited.
@@ -31,20 +36,21 @@ type Connection interface {
 	Kill()
 }
 
-// Channel is a channel that does not reconnect. Its methods and their errors are those of amqp091-go.
-type Channel interface {
+// ConsumingChannel is a channel that does not reconnect. Its methods and their errors are those of amqp091-go.
+type ConsumingChannel interface {
 	Qos(prefetchCount, prefetchSize int, global bool) error
 	Consume(queue, consumer string, autoAck, exclusive, noLocal, noWait bool, args amqp.Table) (<-chan amqp.Delivery, error)
 	Cancel(consumer string, noWait bool) error
 	Ack(tag uint64, multiple bool) error
 	Nack(tag uint64, multiple, requeue bool) error
 	Reject(tag uint64, requeue bool) error
-	Confirm(noWait bool) error
-	// Publish publishes a message in confirm mode.
+	Close() error
+}
+
+// PublishingChannel is a channel that does not reconnect. Its errors are those of amqp091-go.
+type PublishingChannel interface {
+	// Publish publishes a message, and does not wait for the confirm.
 	Publish(exchange, key string, mandatory bool, message amqp.Publishing) (Confirmation, error)
-	NotifyClose(receiver chan *amqp.Error) chan *amqp.Error
-	NotifyCancel(receiver chan string) chan string
-	NotifyReturn(receiver chan amqp.Return) chan amqp.Return
 	IsClosed() bool
 	Close() error
 }
