@@ -11,8 +11,8 @@ import (
 	"github.com/warren-mq/warren/internal/vhost"
 )
 
-// Broker is a connection to one vhost of a RabbitMQ broker. A *rabbit.Connection implements the four embedded interfaces, and
-// Recreator wraps its method of that name. The errors are in package brokererr.
+// Broker is a connection to one vhost of a RabbitMQ broker. A *rabbit.Connection implements the four embedded interfaces, and the
+// fields wrap its method Recreator. The errors are in package brokererr.
 type Broker struct {
 	Probe
 	Observer
@@ -20,6 +20,8 @@ type Broker struct {
 	Mover
 	// Recreator returns the Recreator for the cluster with this key.
 	Recreator func(cluster string) Recreator
+	// LostRecreations returns the LostRecreations for the cluster with this key.
+	LostRecreations func(cluster string) LostRecreations
 }
 
 // Probe describes the connection and where it leads.
@@ -89,16 +91,12 @@ type Mover interface {
 // Recreator recreates queues, phase by phase. Each method may be called again after a crash at any point. A *recreate.Recreator
 // implements it.
 type Recreator interface {
-	// Find returns the IDs of a queue's recreations whose hold or backlog is in the snapshot.
-	Find(queue string) []string
 	// Check fails with a *recreate.Error if the queue cannot be recreated, and writes nothing.
 	Check(ctx context.Context, r recreate.Recreation) error
 	// Count returns how many consumers and ready messages the queue has. It uses no request to the management API.
 	Count(ctx context.Context, r recreate.Recreation) (recreate.QueueSeen, error)
 	// Inspect returns the state of the queues and the fence at the broker.
 	Inspect(ctx context.Context, r recreate.Recreation) (recreate.Seen, error)
-	// CheckNoDelete fails while the queue may be deleted by a process that is gone.
-	CheckNoDelete(ctx context.Context, r recreate.Recreation) error
 	// Consumers returns how many consumers of the queue the broker lists, and how many of them follow the contract in a ConfigMap.
 	Consumers(ctx context.Context, r recreate.Recreation, configMap string) (listed, following int)
 	// Divert calls record with the bindings of the queue before they lead to the hold.
@@ -109,4 +107,14 @@ type Recreator interface {
 	Swap(ctx context.Context, r recreate.Recreation, deleteSent func(context.Context) error) (recreate.Swapped, error)
 	// GiveBack moves the messages and bindings back to the queue.
 	GiveBack(ctx context.Context, r recreate.Recreation, report func(recreate.Progress)) (recreate.Progress, error)
+}
+
+// LostRecreations finds recreations whose status was lost, and writes nothing. A *recreate.Recreator implements it.
+type LostRecreations interface {
+	// Find returns the IDs of a queue's recreations whose hold or backlog is in the snapshot.
+	Find(queue string) []string
+	// Inspect returns the state of the queues and the fence at the broker.
+	Inspect(ctx context.Context, r recreate.Recreation) (recreate.Seen, error)
+	// CheckNoDelete fails while the queue may be deleted by a process that is gone.
+	CheckNoDelete(ctx context.Context, r recreate.Recreation) error
 }

@@ -62,8 +62,11 @@ func ConnectWithin(limits *management.Limits, countsInterval time.Duration) Conn
 		if err != nil {
 			return nil, err
 		}
-		recreator := func(cluster string) Recreator { return opened.Recreator(cluster) }
-		return &Broker{Probe: opened, Observer: opened, Changer: opened, Mover: opened, Recreator: recreator}, nil
+		return &Broker{
+			Probe: opened, Observer: opened, Changer: opened, Mover: opened,
+			Recreator:       func(cluster string) Recreator { return opened.Recreator(cluster) },
+			LostRecreations: func(cluster string) LostRecreations { return opened.Recreator(cluster) },
+		}, nil
 	}
 }
 

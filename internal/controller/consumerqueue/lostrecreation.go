@@ -14,13 +14,13 @@ import (
 // recoverRecreation continues a recreation whose status was lost, if its hold queue exists. It returns false if there is none. If
 // another ConsumerQueue wants the same queue, only the ID shows whose recreation it is.
 func (v *vhostScope) recoverRecreation(ctx context.Context) (found bool, err error) {
-	engine := v.connection.Recreator(v.location.Cluster.Key())
+	lost := v.connection.LostRecreations(v.location.Cluster.Key())
 	for _, queue := range v.desired.Queues {
 		isShared := v.peers.Wants(queue.ID())
-		for _, id := range engine.Find(queue.Name) {
+		for _, id := range lost.Find(queue.Name) {
 			if !isShared || recreate.IsIDOf(v.key().String(), id) {
 				of := recreate.Recreation{ID: id, Queue: queue}
-				if err := v.recover(ctx, engine, of); err != nil {
+				if err := v.recover(ctx, lost, of); err != nil {
 					return true, fmt.Errorf("hold queue %q: %w", of.Hold(), err)
 				}
 				return true, nil
@@ -30,14 +30,14 @@ func (v *vhostScope) recoverRecreation(ctx context.Context) (found bool, err err
 	return false, nil
 }
 
-func (v *vhostScope) recover(ctx context.Context, engine brokers.Recreator, of recreate.Recreation) error {
-	seen, err := engine.Inspect(ctx, of)
+func (v *vhostScope) recover(ctx context.Context, lost brokers.LostRecreations, of recreate.Recreation) error {
+	seen, err := lost.Inspect(ctx, of)
 	if err != nil {
 		return err
 	}
 	if seen.Fenced && seen.IsNew {
 		// Perhaps this is the old queue, and the spec asks for the old arguments again. Nothing may begin before its delete has ended.
-		if err := engine.CheckNoDelete(ctx, of); err != nil {
+		if err := lost.CheckNoDelete(ctx, of); err != nil {
 			return err
 		}
 	}

@@ -37,7 +37,7 @@ type world struct {
 	// clock is the clock of contracts and of repeatedly deleted objects.
 	clock *testclock.FakePassiveClock
 	// recreator is the broker side of recreations.
-	recreator brokers.Recreator
+	recreator *memoryRecreator
 }
 
 // occurrenceLog records Events.
@@ -72,8 +72,11 @@ func newWorld(t testing.TB, objects ...client.Object) *world {
 func (w *world) restart() {
 	w.t.Helper()
 	pool := brokers.NewPool(w.api, logr.Discard(), func(rabbit.Config, logr.Logger, func(snapshot.Notice)) (*brokers.Broker, error) {
-		recreator := func(string) brokers.Recreator { return w.recreator }
-		return &brokers.Broker{Probe: w.broker, Observer: w.broker, Changer: w.broker, Mover: w.broker, Recreator: recreator}, nil
+		return &brokers.Broker{
+			Probe: w.broker, Observer: w.broker, Changer: w.broker, Mover: w.broker,
+			Recreator:       func(string) brokers.Recreator { return w.recreator },
+			LostRecreations: func(string) brokers.LostRecreations { return w.recreator },
+		}, nil
 	})
 	key := client.ObjectKey{Namespace: controllertest.Orders.Namespace, Name: "default"}
 	if _, err := pool.Ensure(key, time.Time{}, rabbit.Config{Owner: w.broker.Owner()}); err != nil {
