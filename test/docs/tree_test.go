@@ -10,6 +10,7 @@ import (
 	"path"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"unicode"
@@ -39,30 +40,35 @@ func newTree() *tree {
 // unread matches generated files and examples for this test.
 var unread = regexp.MustCompile(`^(docs/reference|charts/warren/files|config/crd)/|^test/docs/names_test.go$`)
 
-// readTree reads the files that Git tracks or would add.
-func readTree(t *testing.T) *tree {
+// listFiles returns the files of the working tree that Git tracks or would add.
+func listFiles(t *testing.T) []string {
 	t.Helper()
-	tree := newTree()
 	list := exec.CommandContext(t.Context(), "git", "ls-files", "--cached", "--others", "--exclude-standard")
 	list.Dir = root
 	files, err := list.Output()
 	if err != nil {
 		t.Fatal(err)
 	}
-	for file := range strings.FieldsSeq(string(files)) {
-		text, err := os.ReadFile(filepath.Join(root, file))
-		if err != nil {
-			continue // the file is deleted in the working tree
-		}
+	return slices.DeleteFunc(strings.Fields(string(files)), func(file string) bool {
+		_, err := os.Stat(filepath.Join(root, file))
+		return err != nil
+	})
+}
+
+func readTree(t *testing.T) *tree {
+	t.Helper()
+	tree := newTree()
+	for _, file := range listFiles(t) {
+		text := read(t, file)
 		tree.addPath(file)
 		switch {
 		case unread.MatchString(file):
 		case strings.HasSuffix(file, ".md"):
-			tree.addPage(file, string(text))
+			tree.addPage(file, text)
 		case strings.HasSuffix(file, ".go"):
-			tree.addGo(t, file, string(text))
+			tree.addGo(t, file, text)
 		default:
-			tree.addText(file, string(text))
+			tree.addText(file, text)
 		}
 	}
 	for _, found := range regexp.MustCompile(`(?m)^([a-z0-9-]+):`).FindAllStringSubmatch(read(t, "Makefile"), -1) {
