@@ -135,6 +135,11 @@ func lastDeath(headers amqp.Table) (death, bool) {
 	return all[0], true
 }
 
+// DiedIn reports whether one of the queues dead-lettered a message.
+func DiedIn(headers amqp.Table, queues []string) bool {
+	return slices.ContainsFunc(deaths(headers), func(d death) bool { return slices.Contains(queues, d.queue) })
+}
+
 // deaths parses x-death. It ignores entries that RabbitMQ would not write, because any client can write the header.
 func deaths(headers amqp.Table) []death {
 	entries, _ := headers[headerDeath].([]any)

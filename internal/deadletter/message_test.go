@@ -128,3 +128,26 @@ func TestRead(t *testing.T) {
 
 // equal reports a difference. It is here so that the tests of this package need as few others as the package does: fuzzing compiles all
 // of them anew.
+
+func TestDiedIn(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		deaths any
+		want   bool
+	}{
+		"no deaths":                    {nil, false},
+		"expired in a tier":            {[]any{deathIn("orders.retry.30s", "expired", "", "")}, true},
+		"expired in a tier before":     {[]any{deathIn("orders", "rejected", "", ""), deathIn("orders.retry.5m", "expired", "", "")}, true},
+		"expired in a tier of another": {[]any{deathIn("orders.retry.1h", "expired", "", "")}, false},
+		"died in another queue":        {[]any{deathIn("orders.dlq", "rejected", "", "")}, false},
+		"a reason that RabbitMQ lacks": {[]any{deathIn("orders.retry.30s", "forged", "", "")}, false},
+		"deaths that are no list":      {"orders.retry.30s", false},
+		"deaths that are no tables":    {[]any{"orders.retry.30s"}, false},
+		"a queue name of another type": {[]any{amqp.Table{"queue": int64(1), "reason": "expired"}}, false},
+		"a death that names no queue":  {[]any{amqp.Table{"reason": "expired"}}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			topologytest.Equal(t, "died in a tier", test.want, DiedIn(amqp.Table{"x-death": test.deaths}, orders.Tiers))
+		})
+	}
+}

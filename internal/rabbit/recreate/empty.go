@@ -2,12 +2,11 @@ package recreate
 
 import (
 	"context"
-	"fmt"
-	"slices"
 	"time"
 
 	amqp "github.com/rabbitmq/amqp091-go"
 
+	"github.com/warren-mq/warren/internal/deadletter"
 	"github.com/warren-mq/warren/internal/rabbit/brokererr"
 	"github.com/warren-mq/warren/internal/rabbit/safedelete"
 )
@@ -63,7 +62,7 @@ func (r *Recreator) Empty(ctx context.Context, rec Recreation, report func(Progr
 
 // isPast reports whether a message came past the bindings: after the queue was emptied, and neither from a tier nor from Warren.
 func (r Recreation) isPast(message *amqp.Delivery) bool {
-	return r.Emptied && !cameFrom(message, r.Tiers) && !safedelete.IsSentinel(message)
+	return r.Emptied && !deadletter.DiedIn(message.Headers, r.Tiers) && !safedelete.IsSentinel(message)
 }
 
 // checkPast fails if messages came past the bindings and AcceptsPast is false. Then they are in the backlog, and the queue must not
@@ -73,13 +72,4 @@ func (r Recreation) checkPast(past int) error {
 		return refuse(PublishersPastBindings, "queue %q: %d messages came past its bindings", r.Queue.Name, past)
 	}
 	return nil
-}
-
-// cameFrom reports whether one of the given queues dead-lettered a message.
-func cameFrom(message *amqp.Delivery, queues []string) bool {
-	deaths, _ := message.Headers["x-death"].([]any)
-	return slices.ContainsFunc(deaths, func(death any) bool {
-		table, _ := death.(amqp.Table)
-		return slices.Contains(queues, fmt.Sprint(table["queue"]))
-	})
 }

@@ -107,34 +107,6 @@ func TestCopyOfAMessage(t *testing.T) {
 	})
 }
 
-func TestMessagesThatCameFromATier(t *testing.T) {
-	died := func(queue string) amqp.Table {
-		return amqp.Table{"x-death": []any{amqp.Table{"queue": queue, "reason": "expired"}}}
-	}
-	cases := map[string]struct {
-		headers amqp.Table
-		came    bool
-	}{
-		"no deaths":                     {nil, false},
-		"expired from a tier":           {died("orders.retry.5s"), true},
-		"died in another queue":         {died("orders.dlq"), false},
-		"deaths that are no list":       {amqp.Table{"x-death": "orders.retry.5s"}, false},
-		"deaths that are no tables":     {amqp.Table{"x-death": []any{"orders.retry.5s"}}, false},
-		"a queue name of another type":  {amqp.Table{"x-death": []any{amqp.Table{"queue": int64(1)}}}, false},
-		"a death that names no queue":   {amqp.Table{"x-death": []any{amqp.Table{}}}, false},
-		"expired from a tier long ago":  {amqp.Table{"x-death": []any{amqp.Table{"queue": "other"}, amqp.Table{"queue": "orders.retry.5s"}}}, true},
-		"a tier that is not of the two": {died("orders.retry.1h"), false},
-	}
-	for name, test := range cases {
-		t.Run(name, func(t *testing.T) {
-			came := cameFrom(&amqp.Delivery{Headers: test.headers}, []string{"orders.retry.5s", "orders.retry.5m"})
-			if came != test.came {
-				t.Error(came)
-			}
-		})
-	}
-}
-
 // movingChanger records the last move.
 type movingChanger struct {
 	Changer
