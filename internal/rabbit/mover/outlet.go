@@ -112,9 +112,6 @@ func (out *outlet) takeReturns() error {
 // 0-9-1.
 const frameOverhead = 8 + 14 + 10
 
-// maxShortString is the maximum length of an exchange or a routing key, in bytes.
-const maxShortString = 255
-
 // frameHeadroom is how many bytes of a frame a copy leaves to the broker. The broker adds headers when it redelivers or
 // dead-letters the message: about 3 KiB with names of the greatest length. A message that exceeds the frame ends the connection of
 // each consumer.

@@ -4,6 +4,8 @@ import (
 	"fmt"
 
 	amqp "github.com/rabbitmq/amqp091-go"
+
+	"github.com/warren-mq/warren/internal/vhost"
 )
 
 // publish publishes or deletes waiting messages within the limits of pace, window and destination.
@@ -24,7 +26,7 @@ func (p *pass) publish() error {
 		switch {
 		case err != nil:
 			reason, text = FailureNoRoute, err.Error()
-		case max(len(route.Exchange), len(route.RoutingKey)) > maxShortString:
+		case max(len(route.Exchange), len(route.RoutingKey)) > vhost.MaxNameLength:
 			reason, text = FailureNoRoute, "the exchange or the routing key is longer than the 255 bytes that AMQP allows"
 		case !fits(message, p.connection.Connection.Config.FrameSize):
 			reason, text = FailureTooLarge, "its headers leave less than 8 KiB of an AMQP frame for the headers that the broker adds"
