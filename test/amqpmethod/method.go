@@ -16,7 +16,6 @@ var (
 	ConnectionStart   = Method{10, 10}
 	ConnectionStartOK = Method{10, 11}
 	ConnectionTune    = Method{10, 30}
-	ConnectionTuneOK  = Method{10, 31}
 	ConnectionOpen    = Method{10, 40}
 	ConnectionOpenOK  = Method{10, 41}
 	ConnectionClose   = Method{10, 50}

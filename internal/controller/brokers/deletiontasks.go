@@ -164,13 +164,6 @@ func (t *DeletionTasks) Cancel(owner client.ObjectKey) {
 	delete(t.of, owner)
 }
 
-// Len returns how many ConsumerQueues have tasks or results.
-func (t *DeletionTasks) Len() int {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return len(t.of)
-}
-
 // Reappeared returns a queue that was deleted for a ConsumerQueue and exists, and how long ago it was deleted; empty if there is
 // none.
 func (t *DeletionTasks) Reappeared(owner client.ObjectKey, exists func(queue string) bool) (queue string, since time.Duration) {
