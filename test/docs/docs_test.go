@@ -34,6 +34,12 @@ func pages(t *testing.T) []string {
 // table returns the rows of the first table after a text, without its header and with trimmed cells.
 func table(t *testing.T, page, after string) [][]string {
 	t.Helper()
+	return wholeTable(t, page, after)[2:]
+}
+
+// wholeTable returns what table returns, behind the header and the line below it.
+func wholeTable(t *testing.T, page, after string) [][]string {
+	t.Helper()
 	_, rest, found := strings.Cut(page, after)
 	if !found {
 		t.Fatalf("there is no %q any more", after)
@@ -56,7 +62,7 @@ func table(t *testing.T, page, after string) [][]string {
 	if len(rows) < 3 {
 		t.Fatalf("there is no table after %q", after)
 	}
-	return rows[2:]
+	return rows
 }
 
 // code returns the texts in single backticks.
