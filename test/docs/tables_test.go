@@ -12,15 +12,15 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// docs/monitoring.md lists the alerts in config/prometheus/rules.yaml.
+// docs/monitoring.md lists the alerts in config/prometheus/rules.yaml, with their severity and time.
 func TestAlerts(t *testing.T) {
 	t.Parallel()
 	var manifest struct {
 		Spec struct {
 			Groups []struct {
 				Rules []struct {
-					Alert  string
-					Labels struct{ Severity string }
+					Alert, For string
+					Labels     struct{ Severity string }
 				}
 			}
 		}
@@ -29,12 +29,18 @@ func TestAlerts(t *testing.T) {
 		t.Fatal(err)
 	}
 	var documented, actual []string
+	meaning := map[string]string{}
 	for _, row := range table(t, read(t, "docs/monitoring.md"), "## Alerts") {
 		name, _, _ := strings.Cut(strings.TrimPrefix(row[0], "["), "]")
 		documented = append(documented, name+" "+row[1])
+		meaning[name] = row[2]
 	}
+	words := strings.NewReplacer("24h", "a day", "m", " minutes")
 	for _, rule := range manifest.Spec.Groups[0].Rules {
 		actual = append(actual, rule.Alert+" "+rule.Labels.Severity)
+		if !strings.Contains(meaning[rule.Alert], words.Replace(rule.For)) {
+			t.Errorf("docs/monitoring.md does not say that %s waits for %s: %s", rule.Alert, rule.For, meaning[rule.Alert])
+		}
 	}
 	sameSet(t, "alerts", documented, actual)
 }
