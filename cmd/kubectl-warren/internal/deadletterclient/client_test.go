@@ -163,10 +163,10 @@ func TestNoToken(t *testing.T) {
 		want   string
 	}{
 		"no ServiceAccount": {apierrors.NewNotFound(accounts, "warren-dead-letters"), `serviceaccounts "warren-dead-letters" not found
-The dead-letter API needs a ServiceAccount in the namespace. A user with the role admin in the namespace creates it, once (Helm names roles after the release):
+The dead-letter API needs a ServiceAccount in the namespace. A user with the role admin in the namespace creates it, once:
   kubectl --namespace shop create serviceaccount warren-dead-letters
   kubectl --namespace shop create rolebinding warren-dead-letters-deadletterqueue-editor-role --clusterrole=warren-deadletterqueue-editor-role --serviceaccount=shop:warren-dead-letters
-To show counts and no messages, bind the role warren-deadletterqueue-viewer-role instead. To use another ServiceAccount, add --service-account.
+To show counts and no messages, bind the role warren-deadletterqueue-viewer-role instead. To use another ServiceAccount, add --service-account. If the Helm release is not called warren, add --warren-service.
 Without a ServiceAccount, you can still count messages and move them back:
   kubectl warren dlq redrive NAME --namespace shop --dry-run`},
 		"no right": {apierrors.NewForbidden(accounts, "warren-dead-letters", errors.New("no")), `serviceaccounts "warren-dead-letters" is forbidden: no
@@ -180,6 +180,16 @@ The dead-letter API takes tokens of a ServiceAccount of the namespace, and you m
 			_, _, err := client(t, &apiServer{tokens: test.answer})
 			wantError(t, err, test.want)
 		})
+	}
+}
+
+func TestRolesOfAnotherRelease(t *testing.T) {
+	t.Parallel()
+	c := &Client{options: Options{Namespace: "shop", ServiceAccount: "reader", Service: "second-warren-dead-letters"}}
+	want := "  kubectl --namespace shop create rolebinding reader-deadletterqueue-viewer-role " +
+		"--clusterrole=second-warren-deadletterqueue-viewer-role --serviceaccount=shop:reader"
+	if got := c.bindCommand(role[""]); got != want {
+		t.Errorf("got %q, want %q", got, want)
 	}
 }
 
@@ -209,7 +219,7 @@ func TestRefused(t *testing.T) {
 	const nobody = "\n" + `Service "warren-dead-letters" in namespace "warren-system" does not answer. Check --warren-namespace and --warren-service. Otherwise the manager is not running, is older than the dead-letter API, or does not serve it. To find the pod that serves it:
   kubectl --namespace warren-system get pods --selector messaging.warren.dev/active=true`
 	const isForbidden = `deadletterqueues.deadletters.messaging.warren.dev "orders" is forbidden: no` + "\n"
-	const grant = isForbidden + "A user with the role admin in the namespace gives the ServiceAccount the role (Helm names roles after the release):\n  kubectl --namespace shop create rolebinding warren-dead-letters-"
+	const grant = isForbidden + "A user with the role admin in the namespace gives the ServiceAccount the role:\n  kubectl --namespace shop create rolebinding warren-dead-letters-"
 	for name, test := range map[string]struct {
 		answer      http.HandlerFunc
 		subresource string

@@ -32,12 +32,18 @@ func (e *Error) Error() string {
 
 func (e *Error) Unwrap() error { return e.err }
 
-// role is the least role that a ServiceAccount needs. Users with the built-in role edit can act as any ServiceAccount of the
-// namespace.
+// role is the least role that a ServiceAccount needs, without the prefix of the installation. Users with the built-in role edit can
+// act as any ServiceAccount of the namespace.
 var role = map[string]string{
-	"":                           "warren-deadletterqueue-viewer-role",
-	v1alpha1.SubresourceMessages: "warren-deadletterqueue-editor-role",
-	v1alpha1.SubresourceExport:   "warren-deadletterqueue-admin-role",
+	"":                           "deadletterqueue-viewer-role",
+	v1alpha1.SubresourceMessages: "deadletterqueue-editor-role",
+	v1alpha1.SubresourceExport:   "deadletterqueue-admin-role",
+}
+
+// installed returns the name that an object of Warren has in the cluster. It has the prefix of the Service: each Helm release has
+// another one.
+func (c *Client) installed(name string) string {
+	return strings.TrimSuffix(c.options.Service, "dead-letters") + name
 }
 
 func (c *Client) explainToken(err error) error {
@@ -45,13 +51,14 @@ func (c *Client) explainToken(err error) error {
 	switch {
 	case apierrors.IsNotFound(err):
 		return &Error{err, fmt.Sprintf("The dead-letter API needs a ServiceAccount in the namespace. A user with the role admin in the "+
-			"namespace creates it, once (Helm names roles after the release):\n"+
+			"namespace creates it, once:\n"+
 			"  kubectl --namespace %[1]s create serviceaccount %[2]s\n"+
 			"%[3]s\n"+
-			"To show counts and no messages, bind the role %[4]s instead. To use another ServiceAccount, add --service-account.\n"+
+			"To show counts and no messages, bind the role %[4]s instead. To use another ServiceAccount, add --service-account. "+
+			"If the Helm release is not called warren, add --warren-service.\n"+
 			"Without a ServiceAccount, you can still count messages and move them back:\n"+
 			"  kubectl warren dlq redrive NAME --namespace %[1]s --dry-run",
-			namespace, account, c.bindCommand(role[v1alpha1.SubresourceMessages]), role[""]), http.StatusNotFound}
+			namespace, account, c.bindCommand(role[v1alpha1.SubresourceMessages]), c.installed(role[""])), http.StatusNotFound}
 	case apierrors.IsForbidden(err):
 		return &Error{err, fmt.Sprintf("The dead-letter API takes tokens of a ServiceAccount of the namespace, and you may not create "+
 			"tokens of %[1]q in namespace %[2]q. A user with the role admin in the namespace permits you to create tokens of this "+
@@ -66,7 +73,7 @@ func (c *Client) explainToken(err error) error {
 func (c *Client) bindCommand(role string) string {
 	account, namespace := c.options.ServiceAccount, c.options.Namespace
 	return fmt.Sprintf("  kubectl --namespace %s create rolebinding %s-%s --clusterrole=%s --serviceaccount=%s:%s",
-		namespace, account, strings.TrimPrefix(role, "warren-"), role, namespace, account)
+		namespace, account, role, c.installed(role), namespace, account)
 }
 
 // explain adds advice to an error response. The manager's messages for 400, 401, 409 and 429 already contain it.
@@ -90,12 +97,12 @@ func (c *Client) remedy(err error, status metav1.Status, subresource string) str
 			"serves it:\n  kubectl --namespace %[2]s get pods --selector messaging.warren.dev/active=true",
 			c.options.Service, c.options.WarrenNamespace)
 	case fromProxy && apierrors.IsForbidden(err):
-		return fmt.Sprintf("The Role warren-dead-letters-proxy-role allows every user to use the proxy of this Service. "+
-			"Check that the Role exists in namespace %q, and check --warren-namespace and --warren-service.", c.options.WarrenNamespace)
+		return fmt.Sprintf("The Role %s allows every user to use the proxy of this Service. Check that the Role exists in namespace %q, "+
+			"and check --warren-namespace and --warren-service.", c.installed("dead-letters-proxy-role"), c.options.WarrenNamespace)
 	case apierrors.IsNotFound(err):
 		return fmt.Sprintf("`kubectl warren dlq ls --namespace %s` lists the dead-letter queues of the namespace.", c.options.Namespace)
 	case apierrors.IsForbidden(err) && c.token != "":
-		return "A user with the role admin in the namespace gives the ServiceAccount the role (Helm names roles after the release):\n" +
+		return "A user with the role admin in the namespace gives the ServiceAccount the role:\n" +
 			c.bindCommand(role[subresource])
 	case apierrors.IsForbidden(err):
 		return fmt.Sprintf("Ask for the role in namespace %q: view is enough to count, edit to read messages, admin to export them.",

@@ -29,7 +29,7 @@ func TestNoDocumentBindsABuiltInRoleToAServiceAccount(t *testing.T) {
 		t.Errorf("read %d documents: %v", read, err)
 	}
 	for subresource, name := range role {
-		if !strings.HasPrefix(name, "warren-deadletterqueue-") {
+		if !strings.HasPrefix(name, "deadletterqueue-") {
 			t.Errorf("%q needs the role %s", subresource, name)
 		}
 	}
