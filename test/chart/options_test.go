@@ -305,18 +305,31 @@ func TestPodLabelsKeepTheSelector(t *testing.T) {
 	}
 }
 
-// Two releases with different names have no object in common, so a second operator can watch other namespaces.
+// Two releases with different names have no object in common, so a second operator can watch other namespaces. Only one of them can
+// serve the dead-letter API as an APIService.
 func TestTwoReleases(t *testing.T) {
 	t.Parallel()
-	first := render(t, "helm", "--set=crds.enabled=false")
-	second := render(t, "helm", "--set=crds.enabled=false", "--set=fullnameOverride=second")
-	for name := range first {
-		if second[name] != nil {
-			t.Errorf("%s is in both", name)
-		}
-	}
-	if len(first) != len(second) {
-		t.Errorf("%d and %d objects", len(first), len(second))
+	for name, args := range map[string][]string{
+		"by default": nil,
+		"with all switches": {
+			"--values=test/chart/testdata/everything.yaml", "--set=serviceAccount.name=", "--set-json=extraObjects=[]",
+			"--set=deadLetters.apiService.enabled=false",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			args := append([]string{"--set=crds.enabled=false"}, args...)
+			first := render(t, "helm", args...)
+			second := render(t, "helm", append(args, "--set=fullnameOverride=second")...)
+			for name := range first {
+				if second[name] != nil {
+					t.Errorf("%s is in both", name)
+				}
+			}
+			if len(first) != len(second) {
+				t.Errorf("%d and %d objects", len(first), len(second))
+			}
+		})
 	}
 }
 
