@@ -38,6 +38,7 @@ async function draw() {
   const color = (name) => getComputedStyle(root).getPropertyValue(`--${name}`).trim();
   mermaid.initialize({
     startOnLoad: false, theme: "base",
+    flowchart: { nodeSpacing: 16, rankSpacing: 40, padding: 10, wrappingWidth: 140 }, // narrow, so that the text is large
     themeVariables: {
       darkMode: root.dataset.theme === "dark", background: color("raised"), primaryColor: color("mark"),
       primaryBorderColor: color("accent"), primaryTextColor: color("text"), lineColor: color("soft"), textColor: color("text"),
@@ -47,10 +48,12 @@ async function draw() {
   });
   for (const [number, picture] of pictures.entries()) {
     picture.dataset.text ??= picture.textContent;
-    const { svg } = await mermaid.render(`picture-${number}`, picture.dataset.text);
+    const isTall = innerWidth < 640 && !picture.dataset.text.includes("subgraph"); // on a phone
+    const text = isTall ? picture.dataset.text.replace("flowchart LR", "flowchart TD") : picture.dataset.text;
+    const { svg } = await mermaid.render(`picture-${number}`, text);
     picture.innerHTML = svg;
     const drawing = picture.querySelector("svg");
-    drawing.style.minWidth = `min(${drawing.style.maxWidth}, 38rem)`; // a phone scrolls rather than shrink the text
+    drawing.style.minWidth = `calc(0.51 * ${drawing.style.maxWidth})`; // text of 8 pixels; if the picture is still too wide, it scrolls
     picture.dataset.drawn = "";
   }
 }
