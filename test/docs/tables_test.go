@@ -198,3 +198,26 @@ func TestPictureOfTheDashboard(t *testing.T) {
 	}
 	sameSet(t, "docs/images/dashboard.svg", drawn, want)
 }
+
+// A command makes each picture of docs/images, and a page shows it.
+func TestPictures(t *testing.T) {
+	t.Parallel()
+	files, err := filepath.Glob(filepath.Join(root, "docs", "images", "*"))
+	if err != nil || len(files) == 0 {
+		t.Fatalf("found %v: %v", files, err)
+	}
+	commands := read(t, "Makefile") + read(t, "hack/dashboard/main.go") + read(t, "test/plugin/ui_test.go")
+	for _, file := range files {
+		name := filepath.Base(file)
+		made := "docs/images/" + name
+		if picture, ok := strings.CutSuffix(name, ".png"); ok {
+			made = `screenshot("` + picture + `")`
+		}
+		if !strings.Contains(commands, made) {
+			t.Errorf("no command makes docs/images/%s: found no %s", name, made)
+		}
+		if !slices.ContainsFunc(pages(t), func(page string) bool { return strings.Contains(read(t, page), "images/"+name+")") }) {
+			t.Errorf("no page shows docs/images/%s", name)
+		}
+	}
+}
