@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	rbacv1 "k8s.io/api/rbac/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"sigs.k8s.io/yaml"
 )
 
@@ -197,6 +198,62 @@ func TestPictureOfTheDashboard(t *testing.T) {
 		drawn = append(drawn, title[1])
 	}
 	sameSet(t, "docs/images/dashboard.svg", drawn, want)
+}
+
+// docs/gitops.md names the fields of ConsumerQueues and BrokerConnections that have defaults, and the lists that are not atomic.
+func TestWhatTheAPIServerWritesIntoASpec(t *testing.T) {
+	t.Parallel()
+	_, bullet, _ := strings.Cut(read(t, "docs/gitops.md"), "**No surprises in `spec`.**")
+	bullet, _, _ = strings.Cut(bullet, "\n- ")
+	documented := slices.DeleteFunc(code(bullet), func(name string) bool { return name == "spec" })
+	var actual []string
+	var visit func(name string, schema apiextensionsv1.JSONSchemaProps)
+	visit = func(name string, schema apiextensionsv1.JSONSchemaProps) {
+		isAtomic := schema.XListType == nil || *schema.XListType == "atomic"
+		if schema.Default != nil || !isAtomic {
+			actual = append(actual, name)
+		}
+		for field, below := range schema.Properties {
+			visit(field, below)
+		}
+		if schema.Items != nil {
+			visit(name, *schema.Items.Schema)
+		}
+	}
+	for _, kind := range []string{"consumerqueues", "brokerconnections"} {
+		visit("spec", specOf(t, kind))
+	}
+	sameSet(t, "defaults and lists", documented, actual)
+}
+
+// specOf returns the schema of spec in the CRD of a kind, which is named in plural.
+func specOf(t *testing.T, kind string) apiextensionsv1.JSONSchemaProps {
+	t.Helper()
+	var definition apiextensionsv1.CustomResourceDefinition
+	if err := yaml.Unmarshal([]byte(read(t, "config/crd/bases/messaging.warren.dev_"+kind+".yaml")), &definition); err != nil {
+		t.Fatal(err)
+	}
+	return definition.Spec.Versions[0].Schema.OpenAPIV3Schema.Properties["spec"]
+}
+
+// The pages of Redrives and Purges give the defaults in the CRDs.
+func TestDefaultsOfRedrivesAndPurges(t *testing.T) {
+	t.Parallel()
+	for kind, rows := range map[string][][]string{
+		"redrives": table(t, read(t, "docs/how-to/redrive.md"), "## Set rate and limits"),
+		"purges":   table(t, read(t, "docs/how-to/purge-dead-letters.md"), "## The fields"),
+	} {
+		for _, row := range rows {
+			for _, field := range code(row[0]) {
+				schema, found := specOf(t, kind).Properties[field]
+				if !found {
+					t.Errorf("%s have no field %s", kind, field)
+				} else if schema.Default != nil && strings.Trim(string(schema.Default.Raw), `"`) != strings.Trim(row[1], "`") {
+					t.Errorf("the default of %s in %s is %s, not %s", field, kind, schema.Default.Raw, row[1])
+				}
+			}
+		}
+	}
 }
 
 // A command makes each picture of docs/images, and a page shows it.
