@@ -1,6 +1,5 @@
-// Package apiaccess authenticates and authorizes requests through the API server. It wraps the delegating authenticator and
-// authorizer of k8s.io/apiserver, caches their answers, and limits concurrent reviews, because anyone who reaches a port can
-// cause reviews.
+// Package apiaccess authenticates and authorizes requests through the API server. It wraps the delegating authenticator and authorizer of
+// k8s.io/apiserver, caches their answers, and limits concurrent reviews, because any client that reaches a port can trigger reviews.
 package apiaccess
 
 import (
@@ -25,12 +24,12 @@ import (
 )
 
 const (
-	// maxReviews is the maximum of concurrent TokenReviews and SubjectAccessReviews.
+	// maxReviews limits concurrent TokenReviews and SubjectAccessReviews.
 	maxReviews = 16
-	// reviewTime is the limit for a review.
+	// reviewTime limits how long a review takes.
 	reviewTime = 10 * time.Second
-	// keep is how long an answer is cached, and therefore how long a revoked permission remains effective. A denial is cached only
-	// for keepDenial, because a user who is granted a role retries soon.
+	// keep is how long an answer is cached. A revoked permission remains effective for that long. A denial is cached only for keepDenial,
+	// because a user who was just granted a role retries soon.
 	keep       = 10 * time.Second
 	keepDenial = 2 * time.Second
 )
@@ -55,7 +54,8 @@ func New(config *rest.Config, httpClient *http.Client) (*Access, error) {
 	}
 	retries := wait.Backoff{Duration: 200 * time.Millisecond, Factor: 2, Steps: 3}
 	none := func(context.Context, string) {}
-	// No audience is implied: an API server without support for audiences omits them in its answer, and that answer is refused.
+	// Imply no audiences. An API server that does not support audiences omits them from its answer, and the authenticator then refuses the
+	// answer.
 	delegated, err := webhook.NewFromInterface(reviews, nil, retries, reviewTime, webhook.AuthenticatorMetrics{
 		RecordRequestTotal: none, RecordRequestLatency: func(context.Context, string, float64) {},
 	})
@@ -104,7 +104,7 @@ func (a *Access) Allows(ctx context.Context, attributes authorizer.AttributesRec
 // the sender.
 func unanswered(attempt string, err error) error { return errors.New(attempt + err.Error()) }
 
-// tokens turns a token that the API server rejects from an error into an answer, which is cached.
+// tokens returns a rejection by the API server as an answer instead of an error, because only answers are cached.
 type tokens struct{ authenticator.Token }
 
 func (t tokens) AuthenticateToken(ctx context.Context, token string) (*authenticator.Response, bool, error) {

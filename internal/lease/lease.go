@@ -1,6 +1,6 @@
-// Package lease reports to a leader, by its own clock, whether it still holds the Lease of the leader election. client-go reports
-// the loss too late. A process that was stopped until the Lease expired continues beside its successor, until its next renewal has
-// failed for ten seconds.
+// Package lease reports by the local clock whether this process still holds the Lease of the leader election. client-go reports the loss of
+// the Lease too late. A process that was stopped until the Lease expired continues beside its successor, until its next renewal has failed
+// for ten seconds.
 package lease
 
 import (
@@ -12,7 +12,7 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// term is how long a renewal counts: the renew deadline of controller-runtime. Others may acquire the Lease 15 s after the
+// term is how long a renewal counts: the renew deadline of controller-runtime. Another manager may acquire the Lease 15 s after the
 // renewal, so an action that begins within the term has 5 s to end.
 const term = 10 * time.Second
 

@@ -54,7 +54,7 @@ type Counter struct{ vector *prometheus.CounterVec }
 // Inc counts an event.
 func (c *Counter) Inc(labels ...string) { c.vector.WithLabelValues(labels...).Inc() }
 
-// Add counts several.
+// Add counts several events.
 func (c *Counter) Add(count float64, labels ...string) {
 	c.vector.WithLabelValues(labels...).Add(count)
 }
@@ -118,7 +118,6 @@ func (s *State) EmitTime(emit Emit, at time.Time, labels ...string) {
 // Source emits the values of its states.
 type Source func(Emit)
 
-// collector emits the values of all sources.
 type collector []Source
 
 // NewCollector returns the collector of all State metrics. Register it once per registry.

@@ -1,2 +1,2 @@
-// Package text formats short texts for messages and statuses. It is a leaf: it knows nothing else of Warren.
+// Package text formats short texts for messages and statuses. It imports no other package of Warren.
 package text

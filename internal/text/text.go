@@ -6,7 +6,8 @@ import (
 	"strings"
 )
 
-// Truncate cuts a text to a number of bytes, between two characters, with "…" at its end if it cut any. It replaces invalid UTF-8.
+// Truncate shortens a string to at most limit bytes, without splitting a character, and ends a shortened string with "…". It replaces
+// invalid UTF-8.
 func Truncate(text string, limit int) string {
 	text = strings.ToValidUTF8(text, "\uFFFD")
 	if len(text) <= limit {
