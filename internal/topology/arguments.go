@@ -36,16 +36,16 @@ type Argument struct {
 	Since vhost.Version
 	// Compared is the first RabbitMQ that compares the argument when a queue is declared again. Warren always compares it.
 	Compared vhost.Version
-	// PolicyKey is the key of a policy with the same meaning; empty if there is none. Combine is how key and argument combine.
+	// PolicyKey is the key of a policy with the same meaning; empty if there is none. Combine is which of the two wins.
 	PolicyKey string
 	Combine   Combine
 
-	// value computes the argument from the settings of a main or dead-letter queue. It returns nil if the settings do not set the
-	// argument. value is nil if the argument does not follow from these settings alone.
+	// value computes the argument from the settings of a main or dead-letter queue. It returns nil if they do not set the argument. value
+	// itself is nil if the argument depends on more than these settings.
 	value func(v1alpha1.QueueSettings) (any, error)
 }
 
-// Combine names the winner between an argument and a policy.
+// Combine names which of an argument and a policy wins.
 type Combine string
 
 // The ways in which RabbitMQ combines an argument with a policy. Sources: RabbitMQ documentation; measurements for overflow and
@@ -183,7 +183,7 @@ func durationValue(given v1alpha1.Duration) (any, error) {
 	return milliseconds(given)
 }
 
-// settingsArguments returns the arguments that follow from the settings of a main or dead-letter queue alone.
+// settingsArguments returns the arguments that depend only on the settings of a main or dead-letter queue.
 func settingsArguments(settings v1alpha1.QueueSettings) (vhost.Arguments, error) {
 	arguments := specArguments(settings.Arguments)
 	if arguments == nil {

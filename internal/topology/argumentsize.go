@@ -11,14 +11,14 @@ import (
 )
 
 const (
-	// maxArgumentBytes is the limit of an argument's value in bytes.
+	// maxArgumentBytes limits the value of an argument, in bytes.
 	maxArgumentBytes = 1024
-	// maxArgumentsJSON is the limit of all arguments together, as JSON in bytes. The status holds at most 64 KiB of them, and the
+	// maxArgumentsJSON limits all arguments together, as JSON in bytes. The status holds at most 64 KiB of arguments, including the
 	// arguments that Warren sets itself.
 	maxArgumentsJSON = 48 << 10
 )
 
-// checkArgumentSizes refuses values that are too long in bytes. Validation in the API server can only count characters.
+// checkArgumentSizes refuses values that have too many bytes. Validation in the API server can only count characters.
 func checkArgumentSizes(spec v1alpha1.ConsumerQueueSpec) error {
 	if spec.Queue != nil {
 		if err := checkArgumentSize("queue.arguments", spec.Queue.Arguments); err != nil {

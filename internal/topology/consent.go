@@ -52,8 +52,8 @@ func ConsentField(kind vhost.Kind, role v1alpha1.Role) string {
 	return ""
 }
 
-// Shareable returns the exchanges and queues that other namespaces may use only with consent. The values are the fields that give
-// consent.
+// Shareable returns the exchanges and queues that other namespaces may use only with consent. The values are the names of the fields that
+// give consent.
 func (t Topology) Shareable() map[vhost.ID]string {
 	fields := map[vhost.ID]string{}
 	for _, exchange := range t.Exchanges {

@@ -75,8 +75,8 @@ func Desired(cq *v1alpha1.ConsumerQueue, version vhost.Version) (Topology, error
 	return desired, nil
 }
 
-// checkNames refuses names of Warren's own objects. A queue with the name of a hold queue would pass for the recreation of another
-// ConsumerQueue, perhaps in another namespace, and a binding to the exchange of a backlog would receive copies of its messages.
+// checkNames refuses names of Warren's own objects. A queue with the name of a hold queue could be mistaken for the recreation of another
+// ConsumerQueue, perhaps in another namespace. A binding to the exchange of a backlog would receive copies of its messages.
 func checkNames(desired Topology) error {
 	names := make([]string, 0, len(desired.Exchanges)+len(desired.Queues))
 	for _, queue := range desired.Queues {
@@ -112,9 +112,8 @@ func DesiredOnOlderVersions(cq *v1alpha1.ConsumerQueue, version vhost.Version) [
 	return older
 }
 
-// checkSafe refuses a topology that loses or blocks messages on this version, which validation does not know. RabbitMQ drops or
-// holds a message that returns to a queue in which it died for a reason other than a reject: see the cycle rule in
-// docs/concepts.md.
+// checkSafe refuses a topology that loses or blocks messages on this version. Validation does not know the version. RabbitMQ drops or holds
+// a message that returns to a queue in which it died for a reason other than a reject: see the cycle rule in docs/concepts.md.
 func checkSafe(spec resolved) error {
 	if spec.rejectMode != v1alpha1.RejectStraight {
 		return nil
@@ -212,7 +211,7 @@ func deathReason(reason string) vhost.Arguments {
 
 func (t *Topology) bind(binding Binding) { t.Bindings = append(t.Bindings, binding) }
 
-// withoutRepeated removes duplicates, because bindings are a set.
+// withoutRepeated removes repeated bindings, because a broker has each binding once.
 func withoutRepeated(bindings []Binding) []Binding {
 	seen := vhost.IDs{}
 	return slices.DeleteFunc(bindings, func(binding Binding) bool {
@@ -290,8 +289,8 @@ func deadLetterQueue(spec resolved) (Queue, error) {
 	return Queue{Name: spec.dlq, Role: v1alpha1.RoleDeadLetter, Arguments: arguments}, nil
 }
 
-// deadLetterTo makes a queue dead-letter to an exchange. With a nil key, each message keeps its own. A quorum queue dead-letters
-// at least once only with all three: the strategy, reject-publish and a dead-letter exchange.
+// deadLetterTo makes a queue dead-letter to an exchange. With a nil key, each message keeps its own. A quorum queue dead-letters at least
+// once only if it has the strategy, overflow reject-publish and a dead-letter exchange.
 func deadLetterTo(arguments vhost.Arguments, exchange string, key *string, atLeastOnce bool) {
 	arguments[vhost.ArgDeadLetterExchange] = exchange
 	if key != nil {

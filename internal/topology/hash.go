@@ -11,7 +11,7 @@ import (
 	"github.com/warren-mq/warren/internal/vhost"
 )
 
-// The forms in which objects are hashed. The status of ConsumerQueues stores the hashes. A changed form needs a new hashVersion.
+// The forms in which objects are hashed. The statuses of ConsumerQueues store the hashes, so a change of a form needs a new hashVersion.
 type (
 	exchangeForm struct {
 		Name    string

@@ -73,9 +73,9 @@ func BindingsOf(entries []v1alpha1.TopologyEntry) []Binding {
 	return bindings
 }
 
-// Owned returns the entries that the ConsumerQueue owns. It owns the exchanges and queues that Warren declared or is about to
-// declare, or that were once in sync, and all bindings except foreign ones. An exchange or queue that Warren found in another
-// form belongs to others until it is recreated.
+// Owned returns the entries that the ConsumerQueue owns. It owns the exchanges and queues that Warren declared or is about to declare, or
+// that were once in sync, and all bindings except foreign ones. An exchange or queue that Warren found in another form belongs to another
+// client until it is recreated.
 func Owned(entries []v1alpha1.TopologyEntry) []v1alpha1.TopologyEntry {
 	return slices.DeleteFunc(slices.Clone(entries), func(entry v1alpha1.TopologyEntry) bool { return !Owns(entry) })
 }
@@ -88,8 +88,8 @@ func OwnedView(entries []v1alpha1.TopologyEntry) []v1alpha1.TopologyEntry {
 	return slices.Clip(entries)
 }
 
-// Intended reports whether Warren was about to declare an object and has not seen it in sync since. The object may exist because
-// of Warren, because of others, or not at all.
+// Intended reports whether Warren was about to declare an object and has not seen it in sync since. The object may exist because of Warren,
+// because of another client, or not at all.
 func Intended(entry v1alpha1.TopologyEntry) bool {
 	return entry.Kind != v1alpha1.KindBinding && entry.Origin == v1alpha1.OriginDeclared && entry.LastSyncedHash == ""
 }

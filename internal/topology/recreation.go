@@ -14,7 +14,7 @@ type Recreation struct {
 	Automatic bool
 	// MaxReady is how many ready messages the main queue may hold when a recreation under Migrate begins.
 	MaxReady int64
-	// SettleTimeout is how long Warren tries to prove that a queue is empty.
+	// SettleTimeout is how long Warren tries to prove a queue empty.
 	SettleTimeout time.Duration
 	// AcceptPastBindings: Warren moves messages that were published to the queue by its name.
 	AcceptPastBindings bool

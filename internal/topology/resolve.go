@@ -76,8 +76,8 @@ func rejectModeOf(spec resolved) v1alpha1.RejectMode {
 	return v1alpha1.RejectStraight
 }
 
-// defaultDeadLetterType returns headers if a headers exchange can separate rejected messages from other dead letters. The header
-// that this needs exists since RabbitMQ 4.0.
+// defaultDeadLetterType returns headers if a headers exchange can separate rejected messages from other dead letters. RabbitMQ writes the
+// necessary header since 4.0.
 func defaultDeadLetterType(spec *resolved) v1alpha1.ExchangeType {
 	if spec.strategy == v1alpha1.RetryStrategyReject && spec.retryExchange == nil && spec.version.AtLeast(vhost.RabbitMQ40) {
 		return v1alpha1.ExchangeHeaders
@@ -215,7 +215,7 @@ func (r resolved) mainDeadLettersTo() (exchange string, key *string, ok bool) {
 	return r.dlx.Name, &r.dlqKey, true
 }
 
-// returnRoute returns the route to watch so that expired messages return. It is nil if they return directly to the main queue.
+// returnRoute returns the route of expired messages, which Warren watches. It is nil if they return directly to the main queue.
 func returnRoute(spec resolved) *ReturnRoute {
 	if spec.returnTo == nil {
 		return nil

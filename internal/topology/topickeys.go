@@ -52,8 +52,8 @@ func RefusedLater(desired Topology, found map[string]vhost.Exchange, version vho
 	}}
 }
 
-// checkTopicKeys refuses bindings that a broker of this version refuses. RabbitMQ itself refuses a key if the spec does not declare the
-// exchange.
+// checkTopicKeys refuses bindings that a broker of this version refuses. It skips exchanges that the spec does not declare and whose type
+// is therefore unknown. RabbitMQ itself refuses such a key.
 func checkTopicKeys(desired Topology, version vhost.Version) error {
 	binding, found := greedyBinding(desired, nil)
 	if !found || !version.AtLeast(vhost.RabbitMQ435) {

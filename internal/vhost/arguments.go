@@ -104,7 +104,7 @@ func SameValue(a, b any) bool {
 	return reflect.DeepEqual(Normal(a), Normal(b))
 }
 
-// Display formats a value for people. Strings are unquoted, unless they would look like a number or a boolean.
+// Display formats a value for messages. Strings are unquoted, unless they would look like a number or a boolean.
 func Display(value any) string {
 	value = Normal(value)
 	text, isString := value.(string)

@@ -7,13 +7,13 @@ import (
 	"fmt"
 )
 
-// Cluster identifies a RabbitMQ cluster. The name alone does not: the RabbitMQ cluster operator names each cluster after its
+// Cluster identifies a RabbitMQ cluster. The name alone does not suffice: the RabbitMQ cluster operator names each cluster after its
 // resource, so clusters in several namespaces often have the same name.
 //
 // An identity with an ID is strong; an identity without an ID is weak. Use MayBe before retaining something, and Is before
 // changing something.
 type Cluster struct {
-	// ID is a hash of the random ID that the cluster gave itself at its creation. It is empty if the user may not read the ID.
+	// ID is a hash of the random ID that RabbitMQ generated when the cluster was created. It is empty if the user may not read the ID.
 	ID string `json:"id,omitempty"`
 	// Name is the cluster's name. RabbitMQ can change it.
 	Name string `json:"name,omitempty"`
@@ -21,8 +21,8 @@ type Cluster struct {
 	Endpoint string `json:"endpoint,omitempty"`
 }
 
-// HashedClusterID returns the ID of the cluster that gave itself this random id, which itself must not appear in Kubernetes. It is
-// empty for an empty id.
+// HashedClusterID returns the ID of the cluster for which RabbitMQ generated this random id. The random id itself must not appear in
+// Kubernetes. The result is empty for an empty id.
 func HashedClusterID(id string) string {
 	if id == "" {
 		return ""
@@ -55,7 +55,7 @@ func (c Cluster) Is(other Cluster) bool {
 	return c.MayBe(other) && c.Endpoint != "" && c.Endpoint == other.Endpoint
 }
 
-// Keeping returns the identity with the recorded ID, if both are the same cluster and the user may no longer read the ID.
+// Keeping returns the identity, with the recorded ID if both are the same cluster and the user may no longer read the ID.
 func (c Cluster) Keeping(recorded Cluster) Cluster {
 	if c.ID == "" && c.Is(recorded) {
 		c.ID = recorded.ID
@@ -63,7 +63,7 @@ func (c Cluster) Keeping(recorded Cluster) Cluster {
 	return c
 }
 
-// Key encodes the identity as text. A call with this key fails on another cluster. An empty identity has the empty key.
+// Key encodes the identity as a string. A call with this key fails on another cluster. An empty identity has the empty key.
 func (c Cluster) Key() string {
 	if !c.Known() {
 		return ""
@@ -72,7 +72,7 @@ func (c Cluster) Key() string {
 	return string(text)
 }
 
-// ClusterOf decodes a Key. Any other text gives an empty identity.
+// ClusterOf decodes a Key. Any other string gives an empty identity.
 func ClusterOf(key string) Cluster {
 	read := Cluster{}
 	if err := json.Unmarshal([]byte(key), &read); err != nil {
@@ -81,7 +81,7 @@ func ClusterOf(key string) Cluster {
 	return read
 }
 
-// String formats the identity for people.
+// String formats the identity for messages.
 func (c Cluster) String() string {
 	if c.Endpoint == "" {
 		return fmt.Sprintf("%q", c.Name)

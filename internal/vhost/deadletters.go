@@ -44,17 +44,17 @@ func DeadLetterRoutesIn(queues map[string]Queue) []DeadLetterRoute {
 	return found
 }
 
-// searchLimit is how many steps a DeadLetterSearch takes: enough for 7,000 queues that share a dead-letter exchange with as many
-// bindings. They take some seconds at most.
+// searchLimit is the maximum number of steps of a DeadLetterSearch: enough for 7,000 queues that share a dead-letter exchange with as many
+// bindings. The steps take some seconds at most.
 const searchLimit = 50_000_000
 
-// DeadLetterSearch finds which objects dead letters need. A vhost can be made so that this would take hours. So after searchLimit steps,
-// the search finds each object to be needed: Warren then retains what it need not retain.
+// DeadLetterSearch finds the objects that dead letters need. A hostile vhost could make the search take hours. So after searchLimit steps,
+// the search reports every object as needed, and Warren retains objects that may be unneeded.
 type DeadLetterSearch struct {
 	Observed
 
 	steps int
-	// before has, for each exchange, the exchanges that can pass messages to it: exchanges to which it is bound, and exchanges whose
+	// before maps each exchange to the exchanges that can pass messages to it: exchanges to which it is bound, and exchanges whose
 	// alternate it is.
 	before map[string][]string
 	// target is an exchange, and leading has the exchanges from which messages can reach it.
@@ -65,14 +65,15 @@ type DeadLetterSearch struct {
 // SearchDeadLetters begins a search.
 func (o Observed) SearchDeadLetters() *DeadLetterSearch { return &DeadLetterSearch{Observed: o} }
 
-// spend counts a number of steps, and returns true after the last one.
+// spend counts a number of steps, and returns true once the limit is reached.
 func (s *DeadLetterSearch) spend(steps int) bool {
 	s.steps += steps
 	return s.steps > searchLimit
 }
 
-// leads reports whether messages can reach an exchange from another one, directly or through further exchanges. It ignores the keys of
-// the bindings between exchanges, so Warren may retain too much, but never too little. Ask for one target after the other.
+// leads reports whether messages can reach an exchange from another one, directly or through further exchanges. It ignores the keys of the
+// bindings between exchanges, so Warren may retain too much, but never too little. It caches the exchanges that lead to one target, so
+// group the calls by target.
 func (s *DeadLetterSearch) leads(from, to string) bool {
 	if from == "" || from == to {
 		return from != ""
@@ -132,8 +133,8 @@ func (d DeadLetterRoute) straightTo(queue string) bool {
 }
 
 // NeededBy returns a queue whose dead letters need the binding: no other binding from the same exchange would route them to a queue. It
-// returns the empty string if there is none. Another binding counts only if it is not in leaving, and replaces is true for it and the
-// queue.
+// returns the empty string if there is none. Another binding counts only if it is not in leaving, and if replaces returns true for the
+// queue and the binding.
 func (s *DeadLetterSearch) NeededBy(binding Binding, leaving IDs, replaces func(from string, other Binding) bool) string {
 	kind := s.Exchanges[binding.Source].Type
 	for _, from := range s.DeadLetterRoutes {
@@ -153,8 +154,8 @@ func (s *DeadLetterSearch) NeededBy(binding Binding, leaving IDs, replaces func(
 	return ""
 }
 
-// HasAlternative reports whether another binding of the exchange routes all messages of this binding to a queue. Bindings in
-// leaving are no alternative. Neither are those for which replaces is false.
+// HasAlternative reports whether another binding of the exchange routes all messages of this binding to a queue. A binding is no
+// alternative if it is in leaving, or if replaces returns false for it.
 func (o Observed) HasAlternative(binding Binding, leaving IDs, replaces func(other Binding) bool) bool {
 	isFanout := o.Exchanges[binding.Source].Type == TypeFanout
 	return o.leadsToQueue(binding.Source, leaving, func(other Binding) bool {
@@ -207,8 +208,8 @@ func (s *DeadLetterSearch) Into(queue string, except []string) string {
 	return ""
 }
 
-// UsedBy describes what still needs an exchange: a binding that is not in leaving, another exchange, or a queue that dead-letters
-// to it. It returns the empty string if nothing does.
+// UsedBy describes why an exchange is still in use: by a binding that is not in leaving, by another exchange, or by a queue that
+// dead-letters to it. It returns the empty string if the exchange is unused.
 func (o Observed) UsedBy(exchange string, leaving IDs) string {
 	for _, binding := range o.BindingsFrom[exchange] {
 		if !leaving.hasBinding(binding) {

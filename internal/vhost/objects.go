@@ -69,7 +69,7 @@ func (b Binding) Is(id ID) bool {
 type Fence struct {
 	Policy
 
-	// Closed is true if the policy refuses publishes to its queues. If false, the policy records that sentinels may be left in them.
+	// Closed is true if the policy refuses publishes to its queues. If false, the policy records that sentinels may remain in the queues.
 	Closed bool
 
 	// Since is when Warren created the fence, taken from its name.

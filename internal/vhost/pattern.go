@@ -23,16 +23,16 @@ const (
 )
 
 const (
-	// matchTime limits a match that backtracks endlessly. The library measures time in steps of 100 ms.
+	// matchTime limits a match that backtracks endlessly. regexp2 measures time in steps of 100 ms.
 	matchTime = 100 * time.Millisecond
-	// slowPatterns is how many patterns of one vhost may be slow. Afterwards all patterns of the vhost are MatchUnknown, so
-	// that a vhost full of such patterns costs seconds instead of minutes.
+	// slowPatterns is how many patterns of one vhost may be slow. If more are slow, all patterns of the vhost are MatchUnknown, so that a
+	// vhost full of slow patterns costs seconds instead of minutes.
 	slowPatterns = 8
 	// heavyTime is longer than a match of a real pattern takes. A pattern is slow, too, if its matches that take longer exceed 1 % of its
 	// matches by more than heavyMatches.
 	heavyTime    = 5 * time.Millisecond
 	heavyMatches = 20
-	// patternsLength is how many bytes of patterns of one vhost are compiled. The library needs up to 40 times as much memory.
+	// patternsLength is how many bytes of patterns of one vhost are compiled. regexp2 needs up to 40 times as much memory.
 	patternsLength = 256 << 10
 	// patternLength exceeds what brokers accept: 4.3 accepts 1,024 bytes, older versions at least 4,000.
 	patternLength = 8192
@@ -52,7 +52,7 @@ type compiledPattern struct {
 	// asciiOnly is true if the result for other names depends on the broker's release of Erlang.
 	asciiOnly bool
 	slow      atomic.Bool
-	// refused: the patterns of the vhost had no room for it.
+	// refused: with this pattern, the patterns of the vhost would exceed patternsLength.
 	refused atomic.Bool
 	// heavy is one hundred times the number of heavy matches, less the number of all others.
 	heavy atomic.Int64
@@ -65,7 +65,7 @@ type Patterns struct {
 	length atomic.Int64 // of all that were compiled
 }
 
-// take reserves memory for a compiled pattern; false if the patterns of the vhost have too much.
+// take reserves memory for a compiled pattern. It returns false if the patterns of the vhost would exceed patternsLength.
 func (p *Patterns) take(text string) bool {
 	return p.length.Add(int64(len(text))) <= patternsLength
 }
@@ -145,7 +145,7 @@ func (c *compiledPattern) compile(text string) {
 	c.expression, c.asciiOnly = expression, dependsOnLocale.MatchString(latin1)
 }
 
-// bytesAsRunes converts each byte to a rune: the broker matches bytes, the library matches runes.
+// bytesAsRunes converts each byte to a rune, because the broker matches bytes, and regexp2 matches runes.
 func bytesAsRunes(text string) []rune {
 	runes := make([]rune, len(text))
 	for i := range len(text) {
@@ -167,8 +167,8 @@ func isASCII(text string) bool {
 // 128 on as Latin-1 characters; from Erlang 28 on it does not. An escaped backslash does not begin a class.
 var dependsOnLocale = regexp.MustCompile(`(?s)^(?:[^\\]|\\.)*?(?:\\[wWsSbB]|\(\?[ms]*i)`)
 
-// commonSyntax matches patterns that mean the same in PCRE and in the library, which follows .NET. Each has syntax that the other
-// lacks: octal numbers, POSIX classes, subtracted classes, recursion, conditions, names.
+// commonSyntax matches patterns that mean the same in PCRE and in regexp2, which follows .NET. Each has syntax that the other lacks: octal
+// numbers, POSIX classes, subtracted classes, recursion, conditions, names.
 var commonSyntax = func() *regexp.Regexp {
 	const (
 		literal  = `[^\\\[\](){}*+?|^$]`

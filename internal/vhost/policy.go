@@ -16,9 +16,10 @@ type Policy struct {
 	Definition Arguments
 }
 
-// PoliciesOf returns the policy (or operator policy) that applies to a queue, and the policies that may apply instead, by priority:
-// Warren cannot decide whether they match, or they have the same priority and another definition. RabbitMQ applies one policy to a
-// queue: the match with the highest priority. Between equal priorities, its choice is not defined (RabbitMQ documentation, "Policies").
+// PoliciesOf returns the policy (or operator policy) that applies to a queue, and the policies that may apply instead, by priority. A
+// policy may apply instead if Warren cannot decide whether it matches, or if it has the same priority and another definition. RabbitMQ
+// applies one policy to a queue: the match with the highest priority. Between equal priorities, its choice is not defined (RabbitMQ
+// documentation, "Policies").
 func PoliciesOf(queue, queueType string, policies []Policy, operator bool) (effective *Policy, possible []*Policy) {
 	for i := range policies {
 		policy := &policies[i]
@@ -42,7 +43,7 @@ func PoliciesOf(queue, queueType string, policies []Policy, operator bool) (effe
 	return effective, possible
 }
 
-// Outranks reports whether the policy wins over another one that also matches. Between equal priorities, the lower name wins here.
+// Outranks reports whether the policy wins over another one that also matches. Between equal priorities, Warren prefers the lower name.
 func (p *Policy) Outranks(other *Policy) bool {
 	return cmp.Or(cmp.Compare(p.Priority, other.Priority), cmp.Compare(other.Name, p.Name)) > 0
 }

@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// Route returns the sorted queues to which an exchange routes a key, including routes through further exchanges. known is false
-// if an exchange decides by more than the key.
+// Route returns the sorted queues to which an exchange routes a key, directly or through other exchanges. known is false if an exchange
+// decides by more than the key.
 func (o Observed) Route(exchange, key string) (queues []string, known bool) {
 	onward := func(name string) (exchanges []string) {
 		for _, binding := range o.BindingsFrom[name] {

@@ -20,8 +20,7 @@ var (
 	RabbitMQ435 = Version{4, 3, 5}
 )
 
-// NewestTested is the newest minor version of RabbitMQ that Warren is tested with. Warren treats a newer broker like this
-// version.
+// NewestTested is the newest minor version of RabbitMQ with which Warren is tested. Warren treats a newer broker like this version.
 var NewestTested = RabbitMQ43
 
 // ParseVersion parses a version that a broker reports, such as 4.3.6 or 4.0.0-rc.1.
@@ -38,7 +37,7 @@ func (v Version) AtLeast(other Version) bool {
 	return cmp.Or(cmp.Compare(v.Major, other.Major), cmp.Compare(v.Minor, other.Minor), cmp.Compare(v.Patch, other.Patch)) >= 0
 }
 
-// Untested reports whether v is newer than every RabbitMQ that Warren is tested with.
+// Untested reports whether v is newer than every RabbitMQ with which Warren is tested.
 func (v Version) Untested() bool {
 	v.Patch = 0
 	return v != NewestTested && v.AtLeast(NewestTested)

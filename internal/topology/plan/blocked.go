@@ -15,7 +15,7 @@ type removal struct {
 	comparison *Comparison
 	observed   vhost.Observed
 	input      Input
-	// leaving are bindings that are removed together with the object. Checks ignore them.
+	// leaving are bindings that are removed together with the object. Checks ignore these bindings.
 	leaving vhost.IDs
 	search  *vhost.DeadLetterSearch // of observed
 }
@@ -53,7 +53,8 @@ func endMustBeRecreated(r removal) Blocker {
 	for _, end := range []vhost.ID{vhost.QueueID(r.entry.Destination), vhost.ExchangeID(r.entry.Source)} {
 		if !r.comparison.Upgraded && r.comparison.recreated()[end] {
 			return Blocker{
-				v1alpha1.AdvisoryReasonRecreationPending, fmt.Sprintf("%s must be recreated first. Warren does not change it before", end),
+				v1alpha1.AdvisoryReasonRecreationPending,
+				fmt.Sprintf("%s must be recreated first. Warren does not change it until then", end),
 			}
 		}
 	}
@@ -68,9 +69,9 @@ func replacementIsPending(r removal) Blocker {
 	return Blocker{v1alpha1.AdvisoryReasonReplacementPending, "the objects that replace it do not exist yet"}
 }
 
-// consumersPublish: consumers may still follow the previous contract, and publish retries or parked messages through the object.
-// They never publish to a source. Warren removes a binding if another one matches the same messages, because with both a queue
-// would receive each message twice.
+// consumersPublish: consumers may still follow the previous contract, and publish retries or parked messages through the object. They never
+// publish to a source. Warren removes a binding if another one matches the same messages, because with both bindings a queue would receive
+// each message twice.
 func consumersPublish(r removal) Blocker {
 	if r.input.ContractPending == "" || r.entry.Role == v1alpha1.RoleSource {
 		return Blocker{}
@@ -82,16 +83,16 @@ func consumersPublish(r removal) Blocker {
 	return Blocker{v1alpha1.AdvisoryReasonContractPending, r.input.ContractPending}
 }
 
-// isReplacedBy reports whether a binding is another route for the messages of this ConsumerQueue. A binding to a queue of others, which
-// may match the same messages, is none.
+// isReplacedBy reports whether a binding is another route for the messages of this ConsumerQueue. A binding to a queue of another owner is
+// not, even if it matches the same messages.
 func (r removal) isReplacedBy(other vhost.Binding) bool {
 	return other.Destination == r.entry.Destination || slices.ContainsFunc(r.comparison.Entries, func(entry Entry) bool {
 		return entry.Hash != "" && entry.ID() == other.ID()
 	})
 }
 
-// deadLettersNeedBinding: the binding is the only route for the dead letters of some queue. Dead letters of another owner may go to any
-// queue.
+// deadLettersNeedBinding: the binding is the only route for the dead letters of a queue. For dead letters of another owner, a route to any
+// queue is enough.
 func deadLettersNeedBinding(r removal) Blocker {
 	replaces := func(from string, other vhost.Binding) bool {
 		isOwn := slices.ContainsFunc(r.input.Owned, func(entry v1alpha1.TopologyEntry) bool {
@@ -106,7 +107,7 @@ func deadLettersNeedBinding(r removal) Blocker {
 	return Blocker{v1alpha1.AdvisoryReasonDeadLetters, fmt.Sprintf("queue %q still dead-letters through it", queue)}
 }
 
-// exchangeIsInUse: something is bound to the exchange, or sends messages to it.
+// exchangeIsInUse: the exchange has bindings, or another exchange or a queue passes messages to it.
 func exchangeIsInUse(r removal) Blocker {
 	use := r.observed.UsedBy(r.entry.Name, r.leaving)
 	if use == "" {

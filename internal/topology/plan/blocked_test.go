@@ -64,7 +64,7 @@ func TestChecks(t *testing.T) {
 		"endMustBeRecreated: the queue of the binding": {
 			endMustBeRecreated,
 			removal{entry: binding, comparison: recreate(v1alpha1.KindQueue, "dlq")},
-			Blocker{v1alpha1.AdvisoryReasonRecreationPending, `queue "dlq" must be recreated first. Warren does not change it before`},
+			Blocker{v1alpha1.AdvisoryReasonRecreationPending, `queue "dlq" must be recreated first. Warren does not change it until then`},
 		},
 		"endMustBeRecreated: another queue": {
 			endMustBeRecreated, removal{entry: binding, comparison: recreate(v1alpha1.KindQueue, "orders")}, Blocker{},
@@ -75,7 +75,7 @@ func TestChecks(t *testing.T) {
 		"endMustBeRecreated: the exchange of the binding": {
 			endMustBeRecreated,
 			removal{entry: binding, comparison: recreate(v1alpha1.KindExchange, "dlx")},
-			Blocker{v1alpha1.AdvisoryReasonRecreationPending, `exchange "dlx" must be recreated first. Warren does not change it before`},
+			Blocker{v1alpha1.AdvisoryReasonRecreationPending, `exchange "dlx" must be recreated first. Warren does not change it until then`},
 		},
 		"endMustBeRecreated: another exchange": {
 			endMustBeRecreated, removal{entry: binding, comparison: recreate(v1alpha1.KindExchange, "other")}, Blocker{},

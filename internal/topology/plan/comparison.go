@@ -8,10 +8,10 @@ import (
 	"github.com/warren-mq/warren/internal/vhost"
 )
 
-// Input is what Diff needs besides the desired and the observed topology.
+// Input holds the inputs of Diff besides the desired and the observed topology.
 type Input struct {
-	// Older returns the topology of the same spec on older RabbitMQ versions. An object in such a form requires recreation only
-	// because the broker was upgraded.
+	// Older returns the topology of the same spec on older RabbitMQ versions. An object in such a form requires recreation only because of
+	// an upgrade of the broker.
 	Older func() []topology.Topology
 	// Unwanted returns those bindings of a queue that no other ConsumerQueue specifies. If Unwanted is nil, there is no other
 	// ConsumerQueue.
@@ -21,7 +21,7 @@ type Input struct {
 	UnwantedFrom func(exchange string, bindings []vhost.Binding) []vhost.ID
 	// Owned are the objects that Warren declared or adopted for this ConsumerQueue.
 	Owned []v1alpha1.TopologyEntry
-	// OtherInstance describes another instance of Warren on the vhost; empty if there is none. Warren removes nothing beside it.
+	// OtherInstance describes another instance of Warren on the vhost; empty if there is none. Warren removes nothing while there is one.
 	OtherInstance string
 	// ContractPending is why consumers may still publish to objects that have left the spec; empty if they do not.
 	ContractPending string
@@ -60,7 +60,7 @@ type Comparison struct {
 	Advisories []v1alpha1.Advisory
 	// MissingExchanges are exchanges that do not exist and that Warren does not declare.
 	MissingExchanges []string
-	// MissingReturn describes the fault of the return route; empty if there is none.
+	// MissingReturn describes what is wrong with the return route; empty if it is correct.
 	MissingReturn string
 	// Unlisted is the number of foreign bindings that Entries leaves out.
 	Unlisted int

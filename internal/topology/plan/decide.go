@@ -55,7 +55,8 @@ const (
 	ReasonEndMissing Reason = "EndMissing"
 	// ReasonPostponed: Warren declares the object again later; see Plan.Postpone.
 	ReasonPostponed Reason = "Postponed"
-	// ReasonBlocked: the orphan must stay, see Orphan.BlockedBy; or the new binding waits, because the orphan that it replaces must stay.
+	// ReasonBlocked: Warren retains the orphan, see Orphan.BlockedBy; or the new binding waits, because Warren retains the orphan that it
+	// replaces.
 	ReasonBlocked Reason = "Blocked"
 )
 
@@ -77,11 +78,11 @@ type Plan struct {
 
 // Decide chooses an action for each missing or orphaned object.
 //
-// Under Report it only leaves objects. While an object requires recreation, Warren declares only objects that were in sync before,
-// and leaves the bindings of that object as they are. If only a broker upgrade explains the difference, it also declares the
-// bindings again. If Warren recreates the object itself, it first declares and binds new objects to which the recreated queue may
-// dead-letter. A binding to an end that is missing and not declared is left out. A new source binding waits for everything else, so
-// that messages find a complete topology.
+// Under Report, every verb is Leave. While an object requires recreation, Warren declares only objects that were in sync before, and does
+// not change the bindings of that object. If only an upgrade of the broker explains the difference, Warren also declares the bindings
+// again. If Warren recreates the object itself, it first declares and binds new objects to which the recreated queue may dead-letter. A
+// binding to an end that is missing and not declared is left out. A new source binding waits for everything else, so that messages find a
+// complete topology.
 func Decide(comparison Comparison, known topology.Inventory, policy v1alpha1.DriftPolicy) Plan {
 	decision := decision{comparison: comparison, known: known, policy: policy, absent: vhost.IDs{}}
 	if !comparison.Upgraded {
@@ -114,7 +115,7 @@ type decision struct {
 	frozen, absent vhost.IDs
 }
 
-// about chooses an action for a missing object. The ends of a binding must have been decided before.
+// about chooses an action for a missing object. The actions for the ends of a binding must have been chosen before.
 func (d decision) about(missing Entry) Action {
 	leave := func(reason Reason) Action { return Action{Leave, reason, missing} }
 	wasInSync := d.known.WasInSync(missing.ID(), missing.Hash)
@@ -157,8 +158,8 @@ func (d decision) precedesRecreation(missing Entry) bool {
 	return !known || topology.Intended(entry)
 }
 
-// hasOldRoute reports whether the messages of a new binding still reach another queue through a binding that left the spec and for
-// which stays is true. With both bindings, each message would take both routes.
+// hasOldRoute reports whether the messages of a new binding still reach another queue through an orphaned binding for which stays returns
+// true. With both bindings, each message would take both routes.
 func (d decision) hasOldRoute(binding topology.Binding, stays func(Orphan) bool) bool {
 	isFanout := slices.ContainsFunc(d.comparison.Entries, func(entry Entry) bool {
 		return entry.Exchange != nil && entry.Name == binding.Source && entry.Exchange.Type == v1alpha1.ExchangeFanout
@@ -170,7 +171,7 @@ func (d decision) hasOldRoute(binding topology.Binding, stays func(Orphan) bool)
 	})
 }
 
-// isShared reports whether an object stays because another instance of Warren works on the vhost.
+// isShared reports whether Warren retains an object because another instance of Warren works on the vhost.
 func (o Orphan) isShared() bool { return o.BlockedBy.Reason == v1alpha1.AdvisoryReasonSharedVHost }
 
 func (o Orphan) action(policy v1alpha1.DriftPolicy) Action {

@@ -498,7 +498,7 @@ func TestDiffReturnRoute(t *testing.T) {
 			if test.fansOut != "" {
 				advisories = []v1alpha1.Advisory{{
 					Code: v1alpha1.AdvisoryReturnRouteFansOut, Name: "back",
-					Message: `exchange "back" routes key "again" to further queues (` + test.fansOut + `): each retry is copied there`,
+					Message: `exchange "back" routes key "again" to other queues, too (` + test.fansOut + `): each retry is copied there`,
 				}}
 			}
 			topologytest.Equal(t, "advisories", advisories, got.Advisories)

@@ -1,5 +1,5 @@
-// Package plan compares a desired topology with a broker, and decides what to do about the differences. It is pure: comparisons
-// and plans are values, and nothing here reads or changes a broker.
+// Package plan compares a desired topology with a broker, and decides what to do about the differences. The package is pure: comparisons
+// and plans are values, and no function reads or changes a broker.
 //
 // Diff finds the differences, Decide turns them into a Plan of Actions, and Teardown is the next step of removing a topology.
 // blocked.go has the reasons to retain an object that is no longer desired.

@@ -46,8 +46,8 @@ func (c *Comparison) addForeign(desired topology.Topology, observed vhost.Observ
 	}
 }
 
-// leadingAway returns the unwanted bindings from an exchange to anything but the queues of this topology. They copy messages
-// there. Warren binds no exchanges to exchanges, so such a binding is always unwanted.
+// leadingAway returns the unwanted bindings from an exchange to other queues and exchanges than this topology's. They copy messages there.
+// Warren binds no exchanges to exchanges, so such a binding is always unwanted.
 func leadingAway(desired topology.Topology, exchange string, observed vhost.Observed, known vhost.IDs, input Input) []vhost.ID {
 	ours := map[string]bool{}
 	for _, queue := range desired.Queues {

@@ -10,7 +10,7 @@ import (
 	"github.com/warren-mq/warren/api/v1alpha1"
 )
 
-// Hash identifies a set of changes, whatever their order and messages; empty for no changes.
+// Hash identifies a set of changes regardless of their order and messages; empty for no changes.
 func Hash(changes []v1alpha1.Change) (string, error) {
 	if len(changes) == 0 {
 		return "", nil

@@ -30,8 +30,9 @@ func MergeInventory(comparison Comparison, known topology.Inventory, done Plan) 
 	return merged
 }
 
-// origin returns the origin of an exchange or queue. An object that differs from its desired form, and was never in sync, belongs
-// to others and is adopted. An object that Warren meant to declare, without the broker's confirmation, may also belong to others.
+// origin returns the origin of an exchange or queue. An object that differs from its desired form, and was never in sync, belongs to
+// another client and is adopted. An object that Warren was about to declare, without the broker's confirmation, may also belong to another
+// client.
 func origin(entry, before v1alpha1.TopologyEntry, done Plan) v1alpha1.Origin {
 	id := topology.IDOf(entry)
 	inSync := entry.State == v1alpha1.StateInSync

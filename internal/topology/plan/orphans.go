@@ -71,7 +71,7 @@ func (c *Comparison) addOrphan(orphan Orphan) {
 	}
 }
 
-// change returns the immediate change of an orphan. A queue has none: Warren deletes it when it is empty, and waiting for that is
+// change returns the immediate change of an orphan. A queue has none, because Warren deletes it once it is empty, and waiting for that is
 // not drift.
 func (o Orphan) change() (v1alpha1.Change, bool) {
 	switch {
@@ -84,7 +84,7 @@ func (o Orphan) change() (v1alpha1.Change, bool) {
 		o.Entry.Destination, o.Entry.Source, o.Entry.RoutingKey)), true
 }
 
-// Block blocks the deletion of exchanges, for a reason that only the broker knew.
+// Block blocks the deletion of exchanges, for a reason that only the broker knows.
 func (c *Comparison) Block(exchanges []string, why Blocker) {
 	blocks := func(kind v1alpha1.ObjectKind, name string) bool {
 		return kind == v1alpha1.KindExchange && slices.Contains(exchanges, name)

@@ -278,8 +278,8 @@ deadLetter: {queue: {maxLength: 9}}
 		"source keys stay while their queue must be recreated": {
 			edit: edit{was: most, spec: "queue: {messageTTL: 6m}" + afterQueue},
 			want: []string{
-				`Binding events -> orders "order.*": queue "orders" must be recreated first. Warren does not change it before`,
-				`Binding legacy -> orders "a b": queue "orders" must be recreated first. Warren does not change it before`,
+				`Binding events -> orders "order.*": queue "orders" must be recreated first. Warren does not change it until then`,
+				`Binding legacy -> orders "a b": queue "orders" must be recreated first. Warren does not change it until then`,
 			},
 		},
 		"source keys are unbound while another queue must be recreated": {

@@ -11,7 +11,7 @@ import (
 	"github.com/warren-mq/warren/internal/vhost"
 )
 
-// shadowed returns advisories for policies that change the queues of the topology.
+// shadowed returns advisories for policies that change the behaviour of queues of the topology.
 func shadowed(desired topology.Topology, policies []vhost.Policy) []v1alpha1.Advisory {
 	var advisories []v1alpha1.Advisory
 	for _, queue := range desired.Queues {
@@ -71,7 +71,7 @@ var losesDeadLetters = []string{
 	vhost.KeyMessageTTL, vhost.KeyOverflow,
 }
 
-// policyWins reports whether the policy's value applies. argument is nil if the queue has none.
+// policyWins reports whether the value of the policy applies. argument is nil if the queue does not have the argument.
 func policyWins(combine topology.Combine, policy, argument any) bool {
 	switch combine {
 	case topology.ArgumentWins:

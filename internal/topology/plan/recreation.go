@@ -12,15 +12,16 @@ import (
 	"github.com/warren-mq/warren/internal/vhost"
 )
 
-// Limits of a recreation.
+// Limits and waits of a recreation.
 const (
-	// maxRecordedBindings is how many bindings a queue may have, because the status lists all of them.
+	// maxRecordedBindings limits the bindings of a queue, because the status lists all of them.
 	maxRecordedBindings = 64
-	// maxRecordedBytes is how many bytes of arguments these bindings may have together.
+	// maxRecordedBytes limits the arguments of these bindings together, in bytes.
 	maxRecordedBytes = 64 << 10
 	// maxRecreationAttempts is how often a recreation may fail; see countsAsAttempt.
 	maxRecreationAttempts = 3
-	// retryRecreation is the wait after a failed attempt. It is retrySoon after a consumer or a message came.
+	// retryRecreation is the wait after a failed attempt. retrySoon is the wait after an attempt that failed because a consumer or a
+	// message arrived.
 	retryRecreation = 10 * time.Minute
 	retrySoon       = 30 * time.Second
 )
@@ -139,7 +140,8 @@ var droppingKeys = []string{
 	vhost.KeyExpires, vhost.KeyMaxLength, vhost.KeyMaxLengthBytes, vhost.KeyMessageTTL, vhost.KeyOverflow,
 }
 
-// refuseOperatorPolicy: no policy outranks an operator policy, so it would drop messages of the queue while they are moved.
+// refuseOperatorPolicy: no policy outranks an operator policy, so the operator policy would drop messages of the queue while they are
+// moved.
 func refuseOperatorPolicy(r Recreation, observed vhost.Observed, _ Input) string {
 	effective, possible := vhost.PoliciesOf(r.Queue.Name, vhost.TypeQuorum, observed.Policies, true)
 	if effective != nil {
@@ -173,7 +175,7 @@ type Moment struct {
 }
 
 // ResetAttempts resets the count of failed attempts if the user may have removed their cause: the spec was changed, the plan was approved
-// anew, or the recreation was aborted, which a later approval ends.
+// again, or the recreation was aborted. A later approval ends an abort.
 func (m *Moment) ResetAttempts() {
 	isApprovedAnew := m.Approved != "" && m.Approved == m.PlanHash && m.Approved != m.Status.ApprovedPlanHash
 	if isApprovedAnew || m.isAborted() || m.Generation != m.Status.AttemptsGeneration {
@@ -193,7 +195,7 @@ type Verdict struct {
 // pollRecreation is how soon consumers and messages are counted again.
 const pollRecreation = 5 * time.Second
 
-// Permit decides whether a recreation may begin, whatever the queue holds.
+// Permit decides whether a recreation may begin, regardless of the consumers and messages of the queue.
 func (r Recreation) Permit(m Moment) Verdict {
 	last := m.Status.LastResult
 	switch {
@@ -256,8 +258,7 @@ func counted(count int, one, many string) string {
 	return fmt.Sprintf("%d %s", count, many)
 }
 
-// NeedsApproval reports whether a person must approve the recreation. A queue that Warren never had in sync may belong to another
-// team.
+// NeedsApproval reports whether a user must approve the recreation. A queue that was never in sync may belong to another team.
 func (r Recreation) NeedsApproval(settings topology.Recreation) bool {
 	return r.Foreign || r.Upgraded || settings.Policy == v1alpha1.RecreatePolicyMigrate && !settings.Automatic
 }
@@ -269,8 +270,8 @@ func (m Moment) isApproved() bool {
 	return m.Approved != "" && (m.Approved == m.PlanHash || accepted)
 }
 
-// isAborted reports whether the recreation is aborted. An abort applies to the planned recreation, and to the next attempt after
-// the recreation that it backed out.
+// isAborted reports whether the recreation is aborted. An abort applies to the planned recreation, and to the next attempt after a
+// recreation that the abort backed out.
 func (m Moment) isAborted() bool {
 	last := m.Status.LastResult
 	return m.Aborted != "" && (m.Aborted == m.Status.ID ||

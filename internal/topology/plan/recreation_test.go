@@ -474,7 +474,7 @@ func TestConsequences(t *testing.T) {
 		{For: "publishers", Text: `through exchange "audit", "shop": not affected`},
 		{Text: byName},
 		{For: "retries", Text: "orders.retry.30s: their messages wait about a second longer"},
-		{For: "afterwards", Text: "moved messages lose their exchange; their delivery counts, x-death counts, message TTL and expiration start anew; " +
+		{For: "afterwards", Text: "moved messages lose their exchange; their delivery counts, x-death counts, message TTL and expiration are reset; " +
 			`clients that declare queue "orders" must use the new arguments`},
 	}, main.Consequences(topology.Recreation{Policy: v1alpha1.RecreatePolicyMigrate, MaxReady: 100_000}, 812, []string{"orders.retry.30s"}))
 	main.Bindings = nil

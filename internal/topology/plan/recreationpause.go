@@ -20,10 +20,10 @@ const (
 	pauseAgain = 10 * time.Minute
 )
 
-// ConsumerCounts are the consumers of a queue by what Warren knows about them.
+// ConsumerCounts counts the consumers of a queue by what Warren knows about them.
 type ConsumerCounts struct {
-	// All is how many consumers the queue counts. Listed is how many of them the broker lists for Warren's user. Following is how
-	// many of the listed ones follow the contract in the ConsumerQueue's ConfigMap.
+	// All is how many consumers the queue has. Listed is how many of them the broker lists for Warren's user. Following is how many of the
+	// listed ones follow the contract in the ConsumerQueue's ConfigMap.
 	All, Listed, Following int
 }
 
@@ -67,8 +67,8 @@ func (r Recreation) MayPauseConsumers(m Moment) bool {
 	return m.Settings.Policy == v1alpha1.RecreatePolicyMigrate && r.Queue.Role == v1alpha1.RoleMain
 }
 
-// Paused returns the status of a recreation whose consumers are asked to pause. Consumers limit each pause by its id, so every
-// further pause gets a new id.
+// Paused returns the status of a recreation whose consumers are asked to pause. Consumers limit each pause by its id, so every new pause
+// gets a new id.
 func Paused(status v1alpha1.RecreationStatus, now time.Time, newID func() string) v1alpha1.RecreationStatus {
 	if status.Pauses > 0 {
 		status.ID = newID()

@@ -29,20 +29,20 @@ const (
 	PhaseNotEmpty Outcome = "NotEmpty"
 	// PhaseUnproven: the queue could not be proven empty, although no message was found in it.
 	PhaseUnproven Outcome = "Unproven"
-	// PhaseRefused: the recreation is not possible, for a reason that waiting does not remove.
+	// PhaseRefused: the recreation is not possible, and waiting does not help.
 	PhaseRefused Outcome = "Refused"
 )
 
 // PhaseEnd is the Outcome of a phase with the facts that NextStep needs.
 type PhaseEnd struct {
 	Outcome Outcome
-	// Message is the reason, for a person.
+	// Message is the reason, for users.
 	Message string
 	// WithoutHold: nothing is bound to the queue, so it has no hold queue, and its messages are not moved.
 	WithoutHold bool
 	// Accepts: messages that come past the bindings are moved; see spec.recreation.publishersPastBindings.
 	Accepts bool
-	// Settled: spec.recreation.settleTimeout has passed since the queue was emptied first.
+	// Settled: spec.recreation.settleTimeout has passed since the queue was first emptied.
 	Settled bool
 }
 
@@ -182,7 +182,7 @@ func countsAsAttempt(reason string) bool {
 	}, reason)
 }
 
-// DescribeWork describes the current work of a recreation in a few words.
+// DescribeWork describes the current work of a recreation for messages.
 func DescribeWork(status v1alpha1.RecreationStatus) string {
 	queue := fmt.Sprintf("queue %q", status.Queue)
 	var parts []string

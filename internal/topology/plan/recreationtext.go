@@ -10,7 +10,7 @@ import (
 	"github.com/warren-mq/warren/internal/vhost"
 )
 
-// Consequence is one effect of a recreation, on the party that For names.
+// Consequence is one effect of a recreation. For names the party that it affects.
 type Consequence struct {
 	For  string `json:"for"`
 	Text string `json:"text"`
@@ -35,7 +35,7 @@ func (r Recreation) Consequences(settings topology.Recreation, messages int64, t
 	}
 	after := fmt.Sprintf("clients that declare queue %q must use the new arguments", r.Queue.Name)
 	if moves {
-		after = "moved messages lose their exchange; their delivery counts, x-death counts, message TTL and expiration start anew; " + after
+		after = "moved messages lose their exchange; their delivery counts, x-death counts, message TTL and expiration are reset; " + after
 	}
 	return append(all, Consequence{"afterwards", after})
 }

@@ -13,9 +13,9 @@ import (
 
 const lostOrStuck = "messages would be lost after their delay, or stay in their delay tier"
 
-// checkReturnRoute checks the destination of messages after their delay. It reports a change if they do not reach the main queue,
-// and an advisory if they reach further queues too. Parts of the route that this topology declares count as existing, because Diff
-// reports them separately.
+// checkReturnRoute checks the destination of messages after their delay. It reports a change if they do not reach the main queue, and an
+// advisory if they also reach other queues. Parts of the route that this topology declares count as existing, because Diff reports them
+// separately.
 func (c *Comparison) checkReturnRoute(desired topology.Topology, observed vhost.Observed) {
 	route := desired.Return
 	if route == nil {
@@ -42,7 +42,7 @@ func (c *Comparison) checkReturnRoute(desired topology.Topology, observed vhost.
 		if len(others) > 0 {
 			c.Advisories = append(c.Advisories, v1alpha1.Advisory{
 				Code: v1alpha1.AdvisoryReturnRouteFansOut, Name: route.Exchange,
-				Message: fmt.Sprintf("exchange %q routes key %q to further queues (%s): each retry is copied there",
+				Message: fmt.Sprintf("exchange %q routes key %q to other queues, too (%s): each retry is copied there",
 					route.Exchange, key, text.Quoted(others)),
 			})
 		}

@@ -34,7 +34,7 @@ func riskyDeadLetters(desired topology.Topology, observed vhost.Observed, versio
 	return advisories
 }
 
-// lostByBrowsing returns the advisory that browsing dead letters may delete them.
+// lostByBrowsing returns an advisory if browsing dead letters may delete them.
 func lostByBrowsing(dlq settings, version vhost.Version) *v1alpha1.Advisory {
 	found, limited := dlq.deliveryLimit(version)
 	if !limited {
@@ -52,7 +52,7 @@ func lostByBrowsing(dlq settings, version vhost.Version) *v1alpha1.Advisory {
 	}
 }
 
-// expiring returns the advisory that dead letters expire.
+// expiring returns an advisory if dead letters expire.
 func expiring(dlq settings) *v1alpha1.Advisory {
 	found, expires := dlq.lowest(vhost.ArgMessageTTL, vhost.KeyMessageTTL, notNegative)
 	if !expires {
@@ -66,8 +66,8 @@ func expiring(dlq settings) *v1alpha1.Advisory {
 	}
 }
 
-// dropped returns the advisory that a full dead-letter queue drops its oldest dead letters. A queue that refuses publishes loses
-// none: at-least-once dead letters wait in their source, and at-most-once dead letters are accepted beyond the length.
+// dropped returns an advisory if a full dead-letter queue drops its oldest dead letters. A queue that refuses publishes loses none:
+// at-least-once dead letters wait in their source, and at-most-once dead letters are accepted beyond the length.
 func dropped(dlq settings) *v1alpha1.Advisory {
 	found, drops := dlq.dropsHead()
 	if !drops {
@@ -84,8 +84,8 @@ func dropped(dlq settings) *v1alpha1.Advisory {
 	}
 }
 
-// delayed returns the advisory that RabbitMQ hides dead letters for some time after they were browsed. RabbitMQ accepts such
-// policies from 4.3.1 on. A queue with such an argument requires recreation, which the changes report.
+// delayed returns an advisory if RabbitMQ hides dead letters for some time after they were browsed. RabbitMQ accepts such policies from
+// 4.3.1 on. A queue with such an argument requires recreation, which the changes report.
 func delayed(dlq settings) *v1alpha1.Advisory {
 	delay, delayed := dlq.returnDelay()
 	if !delayed || delay.policy == nil {
@@ -105,7 +105,7 @@ func MayDelayReturned(name string, queue vhost.Queue, policies []vhost.Policy) b
 	return delayed
 }
 
-// returnDelay returns for at least how many milliseconds the broker hides a returned message; false if it hides none.
+// returnDelay returns the minimum time for which the broker hides a returned message, in milliseconds; false if it hides none.
 func (s settings) returnDelay() (delay limit, delayed bool) {
 	delay, set := s.lowest(vhost.ArgDelayedRetryMin, vhost.KeyDelayedRetryMin, func(value int64) bool { return value > 0 })
 	retryType, _ := s.besides(delay, vhost.ArgDelayedRetryType, vhost.KeyDelayedRetryType)

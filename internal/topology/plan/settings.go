@@ -39,8 +39,8 @@ type limit struct {
 	match  vhost.Match
 }
 
-// lowest returns the lowest number for which counts returns true, because RabbitMQ applies the lowest. It considers policies that
-// may match only if nothing else sets such a number.
+// lowest returns the lowest number for which counts returns true, because RabbitMQ applies the lowest. It considers policies that may match
+// only if neither the argument nor a matching policy sets such a number.
 func (s settings) lowest(argument, key string, counts func(int64) bool) (found limit, exists bool) {
 	consider := func(value any, candidate limit) {
 		number, isNumber := vhost.Normal(value).(int64)
@@ -93,7 +93,7 @@ func (l limit) introduced(queue string) (clause string, reason v1alpha1.Advisory
 	return fmt.Sprintf("queue %q has %s %d", queue, l.key, l.value), v1alpha1.AdvisoryReasonArgument
 }
 
-// remedy returns the remedy for a limit: exclude the queue from the policy, or else change the spec.
+// remedy returns the advice for a limit: to exclude the queue from the policy, or else the given change of the spec.
 func (l limit) remedy(change string) string {
 	if l.policy != nil {
 		return leaveOut(l.policy)

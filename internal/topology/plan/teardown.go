@@ -9,8 +9,8 @@ import (
 	"github.com/warren-mq/warren/internal/vhost"
 )
 
-// Teardown is the next step in removing what a ConsumerQueue leaves behind: the first of its lists that is not empty. Compute it
-// again after each step, because each removal unblocks other objects.
+// Teardown is the next step in removing the topology of a deleted ConsumerQueue: the first of its lists that is not empty. Compute it again
+// after each step, because each removal unblocks other objects.
 type Teardown struct {
 	// WorkQueues are the delay tiers followed by the main queue. Warren deletes all of them or none.
 	WorkQueues []string
@@ -20,9 +20,9 @@ type Teardown struct {
 	DeadLetterQueues []string
 	// Bindings lead to queues that Warren retains for other ConsumerQueues. No other ConsumerQueue specifies these bindings.
 	Bindings []topology.Binding
-	// Exchanges are exchanges that nothing needs any more.
+	// Exchanges are exchanges that are no longer in use.
 	Exchanges []string
-	// Retained is what stays once all lists are empty. It leaves out source exchanges, which Warren never deletes.
+	// Retained are the objects that remain when all lists are empty. It leaves out source exchanges, which Warren never deletes.
 	Retained []Retained
 }
 
@@ -32,8 +32,8 @@ type Retained struct {
 	Reason string
 }
 
-// TeardownOf computes the next step for the objects that a ConsumerQueue owned. sharedWith returns the name of the ConsumerQueue
-// that keeps an object, or the empty string. kept maps queues that were found not to be empty to the reason.
+// TeardownOf computes the next step for the objects that a ConsumerQueue owned. sharedWith returns the name of the ConsumerQueue that keeps
+// an object, or the empty string. kept maps queues that could not be deleted to the reason.
 func TeardownOf(
 	owned []v1alpha1.TopologyEntry, observed vhost.Observed, sharedWith func(v1alpha1.TopologyEntry) string, kept map[string]string,
 ) Teardown {
@@ -94,7 +94,7 @@ func (t *Teardown) addDeadLetterQueues(queues []v1alpha1.TopologyEntry, search *
 	}
 }
 
-// addBindings leaves out bindings of queues that the ConsumerQueue owns: they are deleted, or stay, with the queue.
+// addBindings leaves out bindings of queues that the ConsumerQueue owns, because they are deleted or retained with the queue.
 func (t *Teardown) addBindings(bindings, queues []v1alpha1.TopologyEntry, search *vhost.DeadLetterSearch) {
 	all, own := topology.BindingsOf(bindings), vhost.IDs{}
 	for _, queue := range queues {

@@ -16,7 +16,7 @@ import (
 	"github.com/warren-mq/warren/internal/vhost"
 )
 
-// Versions that tests run through: every version at which something changes, and some between.
+// The versions that tests use: every version at which topologies change, and some in between.
 var (
 	V39  = vhost.Version{Major: 3, Minor: 9}
 	V310 = vhost.Version{Major: 3, Minor: 10}
@@ -29,7 +29,7 @@ var (
 	Versions = []vhost.Version{V310, V312, V313, V40, V42, V43}
 )
 
-// Fragments of specs that many cases share. Alone is a main queue without retry and dead-lettering.
+// Parts of specs that many cases share. Alone is a main queue without retry and dead-lettering.
 const (
 	Alone   = "retry: {policy: None}\ndeadLetter: {policy: Disabled}\n"
 	NoRetry = "retry: {policy: None}\n"

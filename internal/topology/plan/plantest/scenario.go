@@ -1,4 +1,4 @@
-// Package plantest plays changes of a ConsumerQueue and compares its spec with the broker, for tests.
+// Package plantest plays the history of a ConsumerQueue for tests, and compares its spec with the broker.
 package plantest
 
 import (
@@ -13,10 +13,10 @@ import (
 // Scenario is the history of a ConsumerQueue named orders: it was in sync, then its spec or the broker's version changed, then
 // another client changed the broker.
 type Scenario struct {
-	// Was is the spec with which the broker was in sync; empty if it never was.
+	// Was is the spec with which the broker was in sync; empty if the broker never was.
 	Was  string
 	From vhost.Version
-	// Spec is the spec now; Was if empty.
+	// Spec is the current spec; Was if empty.
 	Spec string
 	On   vhost.Version
 	// WarrenRecreates: Warren recreates queues itself.
