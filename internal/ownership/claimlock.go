@@ -8,9 +8,9 @@ import (
 	"github.com/warren-mq/warren/internal/metrics"
 )
 
-// ClaimLock is held while a ConsumerQueue records the objects that it claims. Of two ConsumerQueues that dispute an object, the
-// second one therefore sees the record of the first. ConsumerQueues that claim a subject in the same form cannot dispute it, and
-// hold the lock together.
+// ClaimLock is held while a ConsumerQueue records the objects that it claims. So the second of two ConsumerQueues that dispute an object
+// sees the record of the first. ConsumerQueues that claim a subject in the same form cannot dispute it, and may hold the lock at the same
+// time.
 type ClaimLock struct {
 	mu      sync.Mutex
 	held    map[mark]holding
@@ -22,7 +22,7 @@ type holding struct {
 	count int
 }
 
-// NewClaimLock returns a free lock.
+// NewClaimLock returns a lock that is not held.
 func NewClaimLock() *ClaimLock {
 	return &ClaimLock{held: map[mark]holding{}, changed: make(chan struct{})}
 }

@@ -11,22 +11,22 @@ import (
 	"github.com/warren-mq/warren/internal/vhost"
 )
 
-// Candidate is a ConsumerQueue in a comparison with others in the same vhost.
+// Candidate is a ConsumerQueue that is compared with others in the same vhost.
 type Candidate struct {
 	// Name is namespace/name.
 	Name    string
 	Created time.Time
-	// Desired is its topology; empty if its spec is refused.
+	// Desired is the topology of the ConsumerQueue; empty if its spec is refused.
 	Desired topology.Topology
-	// Owned are the objects that Warren declared or adopted for it.
+	// Owned are the objects that Warren declared or adopted for the ConsumerQueue.
 	Owned []v1alpha1.TopologyEntry
-	// Consents are the objects that it shares with other namespaces.
+	// Consents are the objects that the ConsumerQueue shares with other namespaces.
 	Consents topology.Consents
-	// doubt is why Owned may come from another broker. It counts between namespaces only.
+	// doubt is why Owned may come from another broker. It matters only between namespaces.
 	doubt doubt
 }
 
-// doubt is a reason why the objects of a status may be at another broker. A tenant can give its own broker any vhost and cluster ID.
+// doubt is a reason why the objects of a status may be at another broker. A tenant's own broker can report any vhost and cluster ID.
 type doubt int
 
 const (
@@ -38,7 +38,7 @@ const (
 	moved
 )
 
-// Conflict is why a ConsumerQueue cannot have an object.
+// Conflict describes an object that a ConsumerQueue cannot have, because another ConsumerQueue has the better right.
 type Conflict struct {
 	// Holder is the namespace/name of the ConsumerQueue with the better right. Messages must not contain it.
 	Holder  string
@@ -62,9 +62,9 @@ func (d overlap) theirs() v1alpha1.TopologyEntry {
 }
 
 // FindConflict returns the first conflict that a candidate loses against the others; nil if there is none. ConsumerQueues can share
-// exchanges and dead-letter queues in the same role with equal settings, but no main queues and delay tiers. A candidate that holds
-// an object in its desired form wins, then a candidate that holds it in any form, then the older one, then the first by name. Between
-// namespaces, a candidate that certainly holds the object wins first.
+// exchanges and dead-letter queues in the same role with equal settings, but no main queues and delay tiers. A candidate that holds an
+// object in its desired form wins, then a candidate that holds it in any form, then the older one, then the first by name. Between
+// namespaces, a candidate that certainly holds the object wins before all of these rules.
 func FindConflict(own Candidate, others []Candidate) *Conflict {
 	for _, other := range others {
 		for _, d := range overlaps(own.Desired, other.Desired) {
@@ -77,8 +77,8 @@ func FindConflict(own Candidate, others []Candidate) *Conflict {
 	return nil
 }
 
-// message describes the conflict to the user. If the other ConsumerQueue is in another namespace, the message contains neither
-// its name nor its settings, because the reader may not know of it.
+// message describes the conflict to the user. If the other ConsumerQueue is in another namespace, the message contains neither its name nor
+// its settings, because the reader may have no access to it.
 func (d overlap) message(own, other Candidate) string {
 	if other.namespace() == own.namespace() {
 		return fmt.Sprintf("ConsumerQueue %s %s; %s", other.Name, d.what, d.advice)

@@ -19,7 +19,7 @@ import (
 // exchange. The namespace that holds the object consents, through a field of any of its ConsumerQueues that have the object. See ADR
 // 0043.
 
-// tenure is the recorded relation of a candidate to an object, from weak to strong.
+// tenure is the recorded relation of a candidate to an object, from the weakest to the strongest.
 type tenure int
 
 const (
@@ -42,7 +42,7 @@ func (c Candidate) tenure(id vhost.ID) tenure {
 	return having
 }
 
-// hasForSure reports whether a candidate had an object in sync at this location.
+// hasForSure reports whether a candidate certainly had an object in sync at this location.
 func (c Candidate) hasForSure(id vhost.ID) bool { return c.doubt == certain && c.tenure(id) >= having }
 
 // holderOf returns the candidate with the best right to an object: the highest tenure, then the least doubt, then the oldest, then
@@ -61,7 +61,7 @@ func consenting(id vhost.ID, all []Candidate, holder, to string) bool {
 	})
 }
 
-// lacksConsent reports whether a candidate may not start to share an object with its peers.
+// lacksConsent reports whether a candidate lacks the consent to start sharing an object with its peers.
 func (c Candidate) lacksConsent(id vhost.ID, peers []Candidate) bool {
 	if c.hasForSure(id) {
 		return false
@@ -70,8 +70,8 @@ func (c Candidate) lacksConsent(id vhost.ID, peers []Candidate) bool {
 	return !consenting(id, all, holderOf(id, all).namespace(), c.namespace())
 }
 
-// findMissingConsent returns a conflict over an object that a ConsumerQueue does not have yet and that needs a missing consent.
-// If only the cache shows that the peers do not have the object either, it reads them from the API server.
+// findMissingConsent returns a conflict over an object that a ConsumerQueue does not have yet and for which it lacks consent. Before it
+// relies on peers that lack the object in the cache, it reads them from the API server.
 func (v View) findMissingConsent(ctx context.Context, own Candidate, live client.Reader) (*Conflict, error) {
 	fields := own.Desired.Shareable()
 	for _, id := range slices.SortedFunc(maps.Keys(fields), vhost.ID.Compare) {
@@ -145,8 +145,8 @@ func (v View) consent(id vhost.ID) map[string]bool {
 	return namespaces
 }
 
-// WantedByConsent reports whether a ConsumerQueue of another namespace wants an object that this namespace shares with it, wherever the
-// connection of that ConsumerQueue leads: until AMQP and the management API of a connection were matched, Warren does not know it.
+// WantedByConsent reports whether a ConsumerQueue of another namespace wants an object that this namespace shares with it. The location of
+// that ConsumerQueue does not matter, because it is unknown until AMQP and the management API of its connection are matched.
 func (v View) WantedByConsent(id vhost.ID) bool {
 	consent := v.consent(id)
 	for other := range v.index.each(func() []client.ObjectKey { return v.index.wants[markOf(id)] }) {
@@ -157,7 +157,7 @@ func (v View) WantedByConsent(id vhost.ID) bool {
 	return false
 }
 
-// Unconsented is an object that two namespaces have although its holder does not consent.
+// Unconsented is an object that two namespaces share although its holder does not consent.
 type Unconsented struct {
 	ID vhost.ID
 	// Field is the field of a spec that would give consent.

@@ -5,8 +5,8 @@
 // and the bindings that no ConsumerQueue specifies; watch events keep it up to date. ClaimLock serializes ConsumerQueues that may
 // dispute an object. Handover decides which of several deleted ConsumerQueues deletes their shared objects: the last one.
 //
-// ConsumerQueues of other namespaces belong to other tenants. View does not trust their statuses about their location, only the
-// proven result of Locate. See ADR 0015.
+// ConsumerQueues of other namespaces belong to other tenants. View does not trust the locations in their statuses, only the proven result
+// of Locate. See ADR 0015.
 //
 // This package does not access a broker, and it decides nothing else about declaring and deleting; see package plan. Begin
 // reading at conflict.go.

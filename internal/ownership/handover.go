@@ -13,7 +13,8 @@ import (
 	"github.com/warren-mq/warren/internal/vhost"
 )
 
-// handoverTTL exceeds the delay of the cache after a deletion, and the duration of the longest deletion.
+// handoverTTL is how long a decision is kept. It is longer than the delay of the cache after a deletion, and longer than any deletion
+// takes.
 const handoverTTL = time.Hour
 
 // Handover decides which of several deleted ConsumerQueues deletes an object that they share: exactly one of them, the last to
@@ -33,7 +34,7 @@ type Handover struct {
 	timeNow func() time.Time
 }
 
-// decision maps the objects that a ConsumerQueue left to others to their names in messages.
+// decision maps each object that a ConsumerQueue left to a peer to the peer's name in messages.
 type decision struct {
 	uid  types.UID
 	when time.Time
@@ -72,7 +73,7 @@ func (h *Handover) Resolve(cq *v1alpha1.ConsumerQueue, owned []v1alpha1.Topology
 	}
 }
 
-// Undecided excludes the peers that have decided, because nothing can be left to them. It does not decide.
+// Undecided excludes the peers that have decided, because no object can be left to them. It makes no decision.
 func (h *Handover) Undecided(view View) View {
 	return view.leaveOut(func(key client.ObjectKey, uid types.UID) bool {
 		h.mu.Lock()

@@ -29,7 +29,7 @@ type Index struct {
 	// thousands are deleted together, Warren needs to check only the active ones.
 	active, leaving sets
 	claims          map[mark]claimants
-	// waits are the objects that active ConsumerQueues wait for, until other ConsumerQueues release them or start to need them.
+	// waits maps objects to the active ConsumerQueues that wait until other ConsumerQueues release the object, or start to need it.
 	waits   sets
 	changed chan struct{} // closed when a record changes
 	// withdrawals counts the changes after which a ConsumerQueue may need less somewhere. It invalidates unwanted.
@@ -37,7 +37,7 @@ type Index struct {
 	unwanted    unwantedBindings
 }
 
-// record is the index's data of one ConsumerQueue.
+// record is the data of one ConsumerQueue in the index.
 type record struct {
 	cq     *v1alpha1.ConsumerQueue // shared with the cache; it must not be changed
 	claims Claims
@@ -124,7 +124,7 @@ func (x *Index) Remove(key client.ObjectKey) {
 	x.broadcast()
 }
 
-// broadcast wakes all calls of Await.
+// broadcast wakes all callers of Await.
 func (x *Index) broadcast() {
 	close(x.changed)
 	x.changed = make(chan struct{})
@@ -209,8 +209,8 @@ func (x *Index) after(name client.ObjectKey, set func() []client.ObjectKey) *rec
 
 func (r *record) isLeaving() bool { return !r.cq.DeletionTimestamp.IsZero() }
 
-// waitsFor returns the objects for which a ConsumerQueue waits: all of them if it lost a conflict, and otherwise its
-// orphans, which others may need. For a deleted ConsumerQueue, Index.leaving has this information.
+// waitsFor returns the objects for which a ConsumerQueue waits: all of them if it lost a conflict, and otherwise its orphans, which others
+// may need. For a deleted ConsumerQueue, Index.leaving already has the objects.
 func (r *record) waitsFor() []mark {
 	if r.isLeaving() {
 		return nil
@@ -306,7 +306,7 @@ func (r *record) candidate(version vhost.Version) Candidate {
 	return fresh
 }
 
-// keptVersions is the number of candidates of a record. The broker of another tenant can show a new version at each refresh.
+// keptVersions limits the number of candidates that a record keeps. The broker of another tenant can show a new version at each refresh.
 const keptVersions = 4
 
 // versionedCandidate is a Candidate with its version. Usually all brokers have the same version.
@@ -315,7 +315,7 @@ type versionedCandidate struct {
 	Candidate
 }
 
-// mayWithdraw reports whether a newer record of the ConsumerQueue may need less, or at another location.
+// mayWithdraw reports whether a newer record of the ConsumerQueue may need fewer objects, or objects at another location.
 func (r *record) mayWithdraw(newer *record) bool {
 	before := Recorded(r.cq.Status.Location)
 	moves := before.Cluster.Known() && before != Recorded(newer.cq.Status.Location)

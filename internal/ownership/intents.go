@@ -54,8 +54,8 @@ func AnnotateIntents(cq *v1alpha1.ConsumerQueue, here Location, entries []v1alph
 	return true
 }
 
-// RestoreIntents completes a ConsumerQueue that was just read from the API server. If the annotation is valid, it adds the
-// objects and their location to the status. It always removes the annotation from the ConsumerQueue in memory.
+// RestoreIntents completes a ConsumerQueue that was just read from the API server. If the annotation is valid, it adds the objects and
+// their location to the status. It removes the annotation from the ConsumerQueue in memory in any case.
 //
 // The annotation is valid for the ConsumerQueue for which it was written, until the first write of the status. A lost status does
 // not revive old intents: see isPristine and wasStatusWritten.

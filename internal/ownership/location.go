@@ -13,7 +13,7 @@ type Location struct {
 	VHost   string
 }
 
-// String formats the location for people.
+// String formats the location for messages.
 func (l Location) String() string {
 	return fmt.Sprintf("vhost %q of cluster %q", l.VHost, l.Cluster.Name)
 }
@@ -40,13 +40,14 @@ func (l Location) Record(status *v1alpha1.Location) {
 type Nearness int
 
 const (
-	// Elsewhere means that it is at another location.
+	// Elsewhere means that the ConsumerQueue is at another location.
 	Elsewhere Nearness = iota
-	// Unplaced means that its location is unknown until its connection is made.
+	// Unplaced means that the location of the ConsumerQueue is unknown until its connection opens.
 	Unplaced
-	// Perhaps means that it is at a cluster of the same name. Warren removes nothing that it may need, and refuses nothing because of it.
+	// Perhaps means that the ConsumerQueue is at a cluster of the same name. Warren removes no object that the ConsumerQueue may need, but
+	// refuses no other ConsumerQueue because of it.
 	Perhaps
-	// Same means that it is at the location.
+	// Same means that the ConsumerQueue is at the location.
 	Same
 )
 

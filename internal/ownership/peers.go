@@ -26,7 +26,7 @@ type Peer struct {
 	foreign     bool
 	near        Nearness
 	terminating bool
-	// view is the view in which it is a peer.
+	// view is the view in which the ConsumerQueue is a peer.
 	view View
 }
 
@@ -56,10 +56,10 @@ func (p Peer) displayName() string {
 	return "ConsumerQueue " + p.Name
 }
 
-// holds reports whether the peer owns the object of an entry, or needs the object exactly in its current form. If the peer needs
-// other settings, deleting the object helps it. A peer of another namespace without consent holds only objects that it has had in
-// sync: naming an object must not be enough to keep it. If it may have had the object at another broker, it holds no object that the
-// ConsumerQueue of the view has for sure.
+// holds reports whether the peer owns the object of an entry, or needs the object exactly in its current form. A peer that needs other
+// settings benefits from the deletion of the object. A peer of another namespace without consent holds only objects that it has had in
+// sync, because naming an object must not be enough to keep it. If the peer may have had the object at another broker, it does not hold an
+// object that the ConsumerQueue of the view certainly has.
 func (p Peer) holds(entry v1alpha1.TopologyEntry) bool {
 	id := topology.IDOf(entry)
 	if p.foreign && !p.mayShare(id) {
@@ -69,8 +69,8 @@ func (p Peer) holds(entry v1alpha1.TopologyEntry) bool {
 	return owns || (!p.terminating && entry.LastSyncedHash != "" && entry.LastSyncedHash == p.Desired.HashOf(id))
 }
 
-// needs reports whether the peer holds an object and still uses it. If all peers without a use deferred to each other, the object
-// would never be deleted.
+// needs reports whether the peer holds an object and still uses it. If peers that no longer use the object deferred to each other, it would
+// never be deleted.
 func (p Peer) needs(entry v1alpha1.TopologyEntry) bool {
 	unknown := len(p.Desired.Queues) == 0 // its spec is refused
 	return !p.terminating && p.holds(entry) && (unknown || p.Desired.Wants(topology.IDOf(entry)))
@@ -91,7 +91,7 @@ type View struct {
 	address string
 	// consents of the ConsumerQueue itself.
 	consents topology.Consents
-	// activeOnly excludes ConsumerQueues that are being deleted; leftOut excludes further ones.
+	// activeOnly excludes ConsumerQueues that are being deleted. leftOut excludes the ConsumerQueues for which it returns true.
 	activeOnly bool
 	leftOut    func(client.ObjectKey, types.UID) bool
 }
@@ -101,8 +101,8 @@ func (x *Index) View(self *v1alpha1.ConsumerQueue, here Location, version vhost.
 	return View{index: x, self: self, here: here, version: version, locate: locate, consents: topology.ConsentsOf(self)}
 }
 
-// OpenedAt returns a view that compares the address at which the connection opened the vhost with the addresses in the statuses of
-// other namespaces. With an empty address the view believes all of them; see rabbit.Place.
+// OpenedAt returns a view that compares the address at which the connection opened the vhost with the addresses in the statuses of other
+// namespaces. With an empty address, the view accepts all of them; see rabbit.Place.
 func (v View) OpenedAt(address string) View {
 	v.address = address
 	return v
@@ -114,7 +114,7 @@ func (v View) Active() View {
 	return v
 }
 
-// leaveOut excludes further peers. A second call replaces the first.
+// leaveOut excludes the peers for which the function returns true. A second call replaces the first.
 func (v View) leaveOut(these func(client.ObjectKey, types.UID) bool) View {
 	v.leftOut = these
 	return v
@@ -151,9 +151,9 @@ func (v View) SharedWith(entry v1alpha1.TopologyEntry) string {
 	return ""
 }
 
-// FindConflict returns a conflict that the ConsumerQueue loses, or an object for which it lacks consent. It considers only peers
-// that are certainly at the same location. If the ConsumerQueue would win only because a peer's holding or location is unknown,
-// it reads the peer from the API server, because the cache may be stale.
+// FindConflict returns a conflict that the ConsumerQueue loses, or an object for which it lacks consent. It considers only peers whose
+// location is certainly the same. If the ConsumerQueue would win only because a peer's holding or location is unknown, it reads the peer
+// from the API server, because the cache may be stale.
 func (v View) FindConflict(ctx context.Context, own Candidate, live client.Reader) (*Conflict, error) {
 	own.doubt = v.doubtOf(v.self)
 	disputing := v.disputing()
@@ -238,7 +238,8 @@ func (x *Index) ClaimsOf(cq *v1alpha1.ConsumerQueue) Claims {
 	return claims
 }
 
-// holders yields the peers that own or need an object, active ones first. Because of equal marks it may yield others too.
+// holders yields the peers that own or need an object, active ones first. It may yield other ConsumerQueues, because two objects can have
+// the same mark.
 func (v View) holders(id vhost.ID) iter.Seq[Peer] {
 	object := markOf(id)
 	return func(yield func(Peer) bool) {
@@ -305,8 +306,8 @@ func (v View) own() Candidate {
 	return Candidate{Owned: topology.OwnedView(v.self.Status.Topology), doubt: v.doubtOf(v.self)}
 }
 
-// doubtOf returns whether the inventory of a ConsumerQueue counts at this location against other namespaces. Equal cluster IDs do not
-// suffice, because another broker can return the ID of this one.
+// doubtOf returns why the inventory of a ConsumerQueue may not apply to this location in a dispute with another namespace. Equal cluster
+// IDs do not suffice, because another broker can return the ID of this one.
 func (v View) doubtOf(cq *v1alpha1.ConsumerQueue) doubt {
 	recorded := Recorded(cq.Status.Location)
 	switch {
@@ -320,8 +321,8 @@ func (v View) doubtOf(cq *v1alpha1.ConsumerQueue) doubt {
 	return certain
 }
 
-// rightful removes objects that a ConsumerQueue of another namespace owns only by intent and does not specify. Another tenant can
-// forge intents, but must not gain more by them than by a spec.
+// rightful removes objects that a ConsumerQueue of another namespace owns only by intent and does not specify. Another tenant can forge
+// intents, but must gain no more from them than from a spec.
 func (v View) rightful(cq *v1alpha1.ConsumerQueue, candidate Candidate) Candidate {
 	forgeable := func(entry v1alpha1.TopologyEntry) bool {
 		intended := topology.Intended(entry) || entry.Kind == v1alpha1.KindBinding

@@ -44,7 +44,7 @@ type unwantedKey struct {
 	namespace string
 }
 
-// keptAnswers is the number of answers for one key, for different locations or versions. The broker of another tenant can show a new
+// keptAnswers limits the number of answers for one key, for different locations or versions. The broker of another tenant can show a new
 // location or version at each refresh.
 const keptAnswers = 4
 
@@ -63,7 +63,7 @@ type unwantedAnswer struct {
 	unwanted    []vhost.ID
 }
 
-// forget drops the answers for objects that are no longer shared.
+// forget removes the answers for objects that are no longer shared.
 func (u *unwantedBindings) forget(isShared func(vhost.ID) bool) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -93,7 +93,7 @@ func (u *unwantedBindings) put(key unwantedKey, answer unwantedAnswer) {
 }
 
 // unwantedIn returns those bindings of a queue or exchange that no ConsumerQueue of the namespace with this recorded location specifies.
-// Connections of further ConsumerQueues may lead to this location at any time, so the callers also ask the peers of the view.
+// The connections of other ConsumerQueues may lead to this location at any time, so the callers also ask the peers of the view.
 func (v View) unwantedIn(id vhost.ID, bindings []vhost.Binding) []vhost.ID {
 	x, key := v.index, unwantedKey{id, v.self.Namespace}
 	x.mu.RLock()
