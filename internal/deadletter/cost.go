@@ -14,10 +14,10 @@ import (
 	"github.com/google/cel-go/common/types/traits"
 )
 
-// CEL charges an operation after it has ended, and charges nothing for some operations. An expression must therefore not contain
-// an operation that is much slower than its operands are large, or that creates a value much larger than the message.
+// CEL charges an operation after it has ended, and charges nothing for some operations. An expression must therefore not contain an
+// operation whose time grows much faster than its operands, or that creates a value much larger than the message.
 
-// growing are functions whose result can be longer than their operands. slow are functions that search a text at each position.
+// growing are functions whose result can be longer than their operands. slow are functions that search a string at each position.
 var (
 	growing = []string{"replace", "join", "format", "split", "strings.quote"}
 	slow    = []string{"indexOf", "lastIndexOf"}
@@ -60,7 +60,7 @@ func tooCostlyAlone(tree *ast.AST, expression ast.Expr) error {
 				"another file to read", name)
 		}
 	case ast.StructKind:
-		return fmt.Errorf("makes a %s, which is not allowed", expression.AsStruct().TypeName())
+		return fmt.Errorf("creates a %s, which is not allowed", expression.AsStruct().TypeName())
 	case ast.ListKind:
 		for _, element := range expression.AsList().Elements() {
 			if !isPlain(tree, element) {
@@ -128,8 +128,8 @@ func isConstant(expression ast.Expr) bool {
 	return false
 }
 
-// charges adds the costs that CEL undercharges: operations on texts whose type is unknown at compile time, and comparisons of
-// lists and maps.
+// charges adds the costs that CEL undercharges: operations on strings whose type is unknown at compile time, and comparisons of lists and
+// maps.
 type charges struct{}
 
 // zoneCost is the cost of a time zone's file, which takes up to 50 µs to read.
@@ -162,7 +162,7 @@ func (charges) CallCost(function, _ string, args []ref.Val, _ ref.Val) *uint64 {
 	return &cost
 }
 
-// extentOf counts the nested values of a value; ten bytes of a text count as one. It stops at a limit.
+// extentOf counts the nested values of a value; ten bytes of a string count as one. It stops at a limit.
 func extentOf(value ref.Val, limit uint64) uint64 {
 	counted := uint64(1)
 	count := func(item ref.Val) {

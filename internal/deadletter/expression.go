@@ -23,11 +23,11 @@ import (
 // MaxExpressionBytes is the limit of an expression's length in bytes.
 const MaxExpressionBytes = 2048
 
-// maxExpressionCost is the limit of the evaluation on one message, in CEL's units. It usually takes about a millisecond, and
-// a tenth of a second for regular expressions on long texts.
+// maxExpressionCost limits the evaluation for one message, in CEL's cost units. An evaluation at the limit usually takes about a
+// millisecond, and a tenth of a second with regular expressions on long strings.
 const maxExpressionCost = 10_000
 
-// maxBodyValues is the limit of JSON values in a body. A value takes about 350 bytes, and a body of 16 MiB can have five million.
+// maxBodyValues limits the number of JSON values in a body. A value takes about 350 bytes, and a body of 16 MiB can have five million.
 const maxBodyValues = 100_000
 
 // expressionEnvironment declares the variables and functions of expressions.
@@ -56,12 +56,12 @@ type compiledExpression struct {
 	isSlow atomic.Bool
 }
 
-// slowEvaluation is the time from which an evaluation counts as slow. Usual ones take microseconds, and the slowest ones that
+// slowEvaluation is the duration from which an evaluation counts as slow. Most evaluations take microseconds, and the slowest that
 // maxExpressionCost allows take a tenth of a second.
 const slowEvaluation = 5 * time.Millisecond
 
-// slowLane is held during the evaluation of an expression whose last evaluation was slow. So the expressions of all jobs and browses that
-// are slow on each message use one core together, and leave the others to all other work.
+// slowLane is held during the evaluation of an expression whose last evaluation was slow. So all slow expressions of jobs and browses
+// together use one core, and leave the other cores to other work.
 var slowLane sync.Mutex
 
 // evaluate evaluates the expression for a message.
@@ -199,7 +199,6 @@ func Properties(message *amqp.Delivery) map[string]any {
 	return had
 }
 
-// parse parses a body as JSON.
 func parse(body []byte) any {
 	if hasMoreValues(body, maxBodyValues) {
 		return types.NewErr("the body has more than %d values", maxBodyValues)
@@ -237,8 +236,8 @@ func hasMoreValues(text []byte, limit int) bool {
 	return count > limit
 }
 
-// valueOf converts a field of AMQP or JSON to a CEL value. JSON numbers without a fraction become integers, because large IDs
-// need all digits.
+// valueOf converts a field of AMQP or JSON to a CEL value. JSON numbers without a fraction become integers, so that large IDs keep all
+// digits.
 func valueOf(value any) any {
 	switch value := value.(type) {
 	case nil:

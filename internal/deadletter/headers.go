@@ -60,12 +60,12 @@ type RedriveHeaders struct {
 	By, Reason string
 	// From is the dead-letter queue.
 	From string
-	// Remove are further headers to remove.
+	// Remove lists additional headers to remove.
 	Remove []string
 }
 
-// Copy returns the message to publish for a dead letter. at is the time of the move, seq its number in this run. The copy lacks
-// user-id and direct reply-to, with which publishing would fail, and expiration, with which the copy would expire.
+// Copy returns the message to publish for a dead letter. at is the time of the move, seq its number in this run. The copy lacks user-id and
+// direct reply-to, because the broker would refuse them, and expiration, because the copy would expire.
 func (s RedriveHeaders) Copy(deadLetter Message, at time.Time, seq int64) amqp.Publishing {
 	replyTo := deadLetter.ReplyTo
 	if strings.HasPrefix(replyTo, directReplyTo) {
@@ -84,7 +84,7 @@ func (s RedriveHeaders) Copy(deadLetter Message, at time.Time, seq int64) amqp.P
 const directReplyTo = "amq.rabbitmq.reply-to"
 
 // headers returns the headers of a copy. It removes headers that would delay the copy, and headers about past attempts. Consumers that
-// count attempts by x-death would dead-letter the copy immediately. RabbitMQ 3.10 also continues to count in a client's x-death.
+// count attempts by x-death would dead-letter the copy immediately. RabbitMQ 3.10 also continues the counts in a client's x-death.
 func (s RedriveHeaders) headers(deadLetter Message, at time.Time, seq int64) amqp.Table {
 	headers := amqp.Table(contract.CopyHeaders(deadLetter.Headers))
 	left := []string{

@@ -67,7 +67,7 @@ func (s Source) Read(message *amqp.Delivery) Message {
 	return s.ReadWithSize(message, int64(len(message.Body)))
 }
 
-// ReadWithSize is Read for a message whose body may be missing.
+// ReadWithSize is Read for a message whose body may be missing. size is the length of the body.
 func (s Source) ReadWithSize(message *amqp.Delivery, size int64) Message {
 	deadLetter := Message{Delivery: message, Reason: Parked, Redrives: contract.Redrives(message.Headers), Size: size}
 	deadLetter.Origin.Queue = firstText(message.Headers, contract.HeaderFailureQueue, HeaderOriginQueue)

@@ -152,7 +152,7 @@ func TestCompileRefuses(t *testing.T) {
 			selection{Expression: `matches(headers.a, headers.b)`}, "expression: calls matches with a pattern that is not a literal",
 		},
 		"an expression that makes a message of Protocol Buffers": {
-			selection{Expression: `google.protobuf.ListValue{}.size() == 0`}, "expression: makes a google.protobuf.ListValue, which is not allowed",
+			selection{Expression: `google.protobuf.ListValue{}.size() == 0`}, "expression: creates a google.protobuf.ListValue, which is not allowed",
 		},
 		"an expression that doubles lists":        {selection{Expression: `[[1]].map(x, [x, x]).exists(x, x == x)`}, "expression: nests a list, a map, or"},
 		"an expression that adds lists":           {selection{Expression: `[[1]].map(x, x + x).exists(x, size(x) > 2)`}, "expression: nests a list, a map, or"},

@@ -27,14 +27,14 @@ type attributes struct {
 
 var resource = schema.GroupResource{Group: v1alpha1.GroupVersion.Group, Resource: v1alpha1.Resource}
 
-// Limits of names in Kubernetes. A longer name names nothing, and would fill the caches of reviews.
+// Limits of names in Kubernetes. No object has a longer name, and longer names would fill the caches of reviews.
 const (
 	maxNamespace = 63
 	maxName      = 253
 )
 
-// authorize returns the name of the sender, or the error to respond with. If the sender lacks permission, it returns the name and
-// an error that names the sender and the request. again checks the permission of the sender later, when the token may have expired.
+// authorize returns the name of the sender, or the error to respond with. If the sender lacks permission, it returns the name and an error
+// that names the sender and the request. again checks the permission of the sender once more, also after the token has expired.
 func (g gate) authorize(
 	ctx context.Context, r *http.Request, w attributes,
 ) (name string, again func(context.Context) error, err error) {
@@ -86,7 +86,7 @@ func (g gate) identify(ctx context.Context, r *http.Request) (user.Info, error) 
 }
 
 const howToAuthenticate = "give a token for the audience " + v1alpha1.Audience + " as a bearer token or in the header " +
-	v1alpha1.TokenHeader + "; kubectl create token SERVICEACCOUNT --audience=" + v1alpha1.Audience + " makes one. " +
+	v1alpha1.TokenHeader + "; kubectl create token SERVICEACCOUNT --audience=" + v1alpha1.Audience + " creates one. " +
 	"Client certificates and tokens for the API server are not accepted"
 
 func forbidden(sender string, w attributes) error {

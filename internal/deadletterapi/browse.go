@@ -28,7 +28,8 @@ const (
 	browseTime = 30 * time.Second
 	// turnTime is how long a browse waits for other users of the queue, and exportTurnTime how long each browse of an export waits.
 	turnTime, exportTurnTime = 5 * time.Second, time.Minute
-	// retrySoon and retryLater are the seconds after which a client may retry; retryLater if something must change first.
+	// retrySoon and retryLater are the seconds after which a client may retry. retryLater is for errors that end only when something
+	// changes.
 	retrySoon, retryLater = 1, 30
 )
 
@@ -60,7 +61,7 @@ func (h *Handler) takeTurn(ctx context.Context, found deadletterjob.Queue, compl
 	return nil, err
 }
 
-// whileUsed returns the error if another user keeps the queue. A browse ends soon, but a job may take hours.
+// whileUsed returns the error for a queue that another user keeps. A browse ends soon, but a job may take hours.
 func whileUsed(blockedBy deadletterjob.User, why string) error {
 	if blockedBy.Kind == "" {
 		return tooMany(why + "; try again soon")

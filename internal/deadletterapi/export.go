@@ -79,7 +79,7 @@ func typedValue(value any) v1alpha1.TypedValue {
 	return of("unknown", nil) // the AMQP library has no other types
 }
 
-// typedText returns a text, or bytes if it is not UTF-8, because AMQP has one type for both.
+// typedText returns a string, or bytes if the value is not UTF-8, because AMQP has one type for both.
 func typedText(value string) v1alpha1.TypedValue {
 	if utf8.ValidString(value) {
 		return v1alpha1.TypedValue{Type: "longstr", Value: value}
@@ -87,8 +87,8 @@ func typedText(value string) v1alpha1.TypedValue {
 	return v1alpha1.TypedValue{Type: "longstr", Encoding: v1alpha1.Base64, Value: []byte(value)}
 }
 
-// export writes all messages without redaction. Each browse reads as many messages as the stream can buffer, and returns them to the
-// queue. When the client has received them, the next browse continues behind them. It waits for a slot if others have taken all.
+// export writes all messages without redaction. Each browse reads as many messages as the stream can buffer, and returns them to the queue.
+// When the client has received them, the next browse continues behind them. If no slot is free, the next browse waits for one.
 func (h *Handler) export(w http.ResponseWriter, r request) (any, error) {
 	q, err := parse(r.URL.Query(), parameters.Names)
 	if err != nil {

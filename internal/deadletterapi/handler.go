@@ -84,8 +84,8 @@ func (h *Handler) routes() http.Handler {
 	return withoutBody(mux)
 }
 
-// withoutBody refuses requests with a body. Otherwise the server would wait for the body before it closes the connection or reads the
-// next request, and each connection occupies a slot of an address that many users can share.
+// withoutBody refuses requests with a body. Otherwise the server would wait for the body before it closes the connection or reads the next
+// request. Meanwhile the connection would occupy a slot of an address that many users can share.
 func withoutBody(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.ContentLength == 0 {
@@ -143,8 +143,8 @@ const (
 	reviewPause = time.Second
 )
 
-// reviewAgain checks the permission of a request that may have begun minutes ago. An export cannot be resumed, so it does not end
-// because the API server is restarted.
+// reviewAgain checks the permission of a request that may have begun minutes ago. An export cannot be resumed, so reviewAgain retries while
+// the API server restarts.
 func (r request) reviewAgain(ctx context.Context) (err error) {
 	for range reviewTries {
 		reviewing, cancel := context.WithTimeout(ctx, reviewTime)

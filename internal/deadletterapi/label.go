@@ -27,7 +27,7 @@ type label struct {
 	cleared chan struct{}
 }
 
-// Start removes a label from an earlier leadership of the pod, before its container was restarted.
+// Start removes a label that remains from a leadership before the container of the pod was restarted.
 func (l label) Start(ctx context.Context) error {
 	defer close(l.cleared)
 	l.patch(ctx, nil)

@@ -67,7 +67,7 @@ func finite(number float64) any {
 	return number
 }
 
-// text returns a text, base64-encoded if it is not UTF-8, which AMQP does not require.
+// text returns a string, base64-encoded if it is not UTF-8. AMQP does not require UTF-8.
 func text(value string) string {
 	if utf8.ValidString(value) {
 		return value

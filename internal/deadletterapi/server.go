@@ -120,7 +120,7 @@ const (
 	headerTime = 10 * time.Second
 	// idleTime is short, because an idle connection occupies a slot.
 	idleTime = 10 * time.Second
-	// shutdownTime is how long browses may take to return messages when the manager stops.
+	// shutdownTime is how long browses may take to return their messages when the manager stops.
 	shutdownTime   = 5 * time.Second
 	maxHeaderBytes = 64 << 10
 )
@@ -166,7 +166,7 @@ func (s *server) Start(ctx context.Context) error {
 // NeedLeaderElection makes the manager call Start only while it leads.
 func (s *server) NeedLeaderElection() bool { return true }
 
-// tls disables HTTP/2, whose denial-of-service risks this API need not take (CVE-2023-44487).
+// tls disables HTTP/2, which this API does not need and which has denial-of-service risks (CVE-2023-44487).
 func (s *server) tls() *tls.Config {
 	return &tls.Config{
 		MinVersion: tls.VersionTLS12, NextProtos: []string{"http/1.1"}, GetCertificate: s.certificates.get,

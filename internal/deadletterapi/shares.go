@@ -15,15 +15,15 @@ const (
 	maxBrowses = 4
 	// maxLists is how many lists of queues are collected and written at a time. Each is held as JSON until the client has it.
 	maxLists = 8
-	// maxEach is how many responses, browses and lists one namespace may have. Lists of all namespaces count as one namespace more.
+	// maxEach is how many responses, browses and lists one namespace may have. Lists of all namespaces count as one more namespace.
 	maxEach = 2
-	// maxConnections is how many connections are open at a time. Each uses up to 512 KiB before Warren knows who sends a request,
-	// because crypto/tls accepts 256 KiB of client certificates. One address has at most maxEachAddress.
+	// maxConnections is how many connections are open at a time. Each uses up to 512 KiB before its client is authenticated, because
+	// crypto/tls accepts 256 KiB of client certificates. One address has at most maxEachAddress.
 	maxConnections, maxEachAddress = 256, 32
 )
 
-// shares limits requests by namespace, so that slow clients and long browses delay only their own namespace. It limits connections
-// by address in the same way. An owner gets a second slot only while less than half of all slots are taken: the rest is reserved for
+// shares limits requests by namespace, so that slow clients and long browses delay only their own namespace. It limits connections by
+// address in the same way. An owner gets a second slot only while less than half of all slots are taken. The other half is reserved for
 // owners without a slot.
 type shares struct {
 	// max is the number of slots, each how many of them one owner may have.
@@ -38,8 +38,8 @@ func newShares(limit, each int) *shares {
 	return &shares{max: limit, each: each, taken: map[string]int{}}
 }
 
-// take occupies a slot of an owner until end is called. It returns nil if there is none, with the number of slots that the owner has
-// already.
+// take occupies a slot of an owner until end is called. If no slot is free, end is nil, and has is the number of slots that the owner
+// already has.
 func (s *shares) take(owner string) (end func(), has int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

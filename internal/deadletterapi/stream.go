@@ -113,7 +113,7 @@ func (s *stream) send(size int, within time.Duration) error {
 	part := s.lines[:size:size]
 	s.unread.Add(1)
 	select {
-	case s.parts <- part: // there is room: do not mistake a busy machine for a slow client
+	case s.parts <- part: // there is room; without this case, a busy machine would look like a slow client
 	default:
 		waiting := time.NewTimer(within)
 		defer waiting.Stop()
@@ -156,7 +156,7 @@ func (s *stream) end(seen browsed, failure error) {
 	_ = s.drain() // an error means that the client is gone
 }
 
-// close waits until all is written, or the client has gone.
+// close waits until everything is written, or the client is gone.
 func (s *stream) close() {
 	close(s.parts)
 	<-s.written

@@ -72,8 +72,8 @@ func takesMessages(status messaging.JobStatus, dryRun, suspend bool) bool {
 		ready != nil && ready.Reason != messaging.ReasonQueued
 }
 
-// maxLabels is the maximum size of the labels of a queue, in bytes. Kubernetes limits each label but not their number: those of one
-// ConsumerQueue can be as large as an object in etcd, and a list has those of all.
+// maxLabels is the maximum size of the labels of a queue, in bytes. Kubernetes limits the size of each label but not their number. The
+// labels of one ConsumerQueue can be as large as an object in etcd, and a list contains the labels of all.
 const maxLabels = 2 << 10
 
 // labelsOf returns the labels of a ConsumerQueue, or none if they are too large.

@@ -1,5 +1,5 @@
-// Package parameters encodes and decodes a selector of dead letters as parameters of the dead-letter API. The API and kubectl warren share
-// it.
+// Package parameters encodes a selector of dead letters as parameters of a request, and decodes it. The dead-letter API and kubectl warren
+// share it.
 package parameters
 
 import (
