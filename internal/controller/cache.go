@@ -39,8 +39,8 @@ func parseNamespaces(list string) (map[string]cache.Config, error) {
 	return namespaces, nil
 }
 
-// slim removes from cached objects what no code reads. It moves the intents of a ConsumerQueue from the annotation into the status.
-// Of a Secret's metadata it keeps only the name, because the annotation of kubectl apply contains passwords.
+// slim removes the fields of cached objects that no code reads. It moves the intents of a ConsumerQueue from the annotation into the
+// status. It keeps only the identity of a Secret, because the annotation of kubectl apply contains passwords.
 func slim(object any) (any, error) {
 	if metadata, ok := object.(*metav1.PartialObjectMetadata); ok {
 		metadata.ObjectMeta = metav1.ObjectMeta{

@@ -9,12 +9,11 @@ import (
 	"github.com/warren-mq/warren/api/v1alpha1"
 )
 
-// longestApplied is the largest annotation of kubectl apply, in bytes, that is removed from the cache. No code reads the annotation,
-// but its size counts when another annotation is added.
+// longestApplied is the size of the annotation of kubectl apply, in bytes, up to which the cache omits the annotation. No code reads it.
+// The cache keeps a larger one, because ownership.AnnotateIntents adds up the sizes of all annotations.
 const longestApplied = 8 << 10
 
-// compact makes a cached ConsumerQueue take less memory. A decoder makes a new string for each word, and slices with spare
-// capacity.
+// compact reduces the memory of a cached ConsumerQueue. A decoder allocates a new string for each word, and slices with spare capacity.
 func compact(cq *v1alpha1.ConsumerQueue) {
 	if len(cq.Annotations[corev1.LastAppliedConfigAnnotation]) <= longestApplied {
 		delete(cq.Annotations, corev1.LastAppliedConfigAnnotation)

@@ -12,7 +12,6 @@ import (
 	"github.com/warren-mq/warren/internal/controller/deadletterjob"
 )
 
-// addIndexes adds the indexes of the cache.
 func addIndexes(ctx context.Context, indexer client.FieldIndexer) error {
 	err := errors.Join(
 		brokers.AddIndexes(ctx, indexer), brokerconnection.AddIndexes(ctx, indexer), deadletterjob.AddIndexes(ctx, indexer))

@@ -11,8 +11,8 @@ import (
 	"github.com/warren-mq/warren/internal/metrics"
 )
 
-// addMetrics serves the metrics of Warren. It serves the sources only while this manager leads, so that each resource counts once:
-// managers that do not lead have a cache, too.
+// addMetrics serves the metrics of Warren. It serves the sources only while this manager leads. Other managers have a cache, too, and would
+// count each resource again.
 func addMetrics(mgr ctrl.Manager, sources ...metrics.Source) error {
 	if err := metrics.Register(ctrlmetrics.Registry); err != nil {
 		return fmt.Errorf("register metrics: %w", err)

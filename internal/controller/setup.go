@@ -14,13 +14,13 @@ import (
 	"github.com/warren-mq/warren/internal/rabbit/management"
 )
 
-// Options tune the controllers.
+// Options configure the controllers.
 type Options struct {
-	// MaxConcurrentReconciles is how many ConsumerQueues are reconciled at a time; 8 if zero.
+	// MaxConcurrentReconciles is the maximum number of concurrent reconciliations of ConsumerQueues; 8 if zero.
 	MaxConcurrentReconciles int
 	// MaxManagementResponse limits each answer of a management API, in bytes; management.DefaultResponseLimit if zero.
 	MaxManagementResponse int64
-	// MessageCountsInterval is how often the messages of a vhost's queues are counted, at most; never if zero.
+	// MessageCountsInterval is the minimum time between two counts of a vhost's messages. Zero disables the counts.
 	MessageCountsInterval time.Duration
 	// HoldsLease reports whether this process leads at the moment of the call. If it does not, nothing is deleted and no fence is
 	// changed. nil means that the process always leads.

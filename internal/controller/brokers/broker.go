@@ -37,11 +37,11 @@ type Probe interface {
 	LeadsTo(ctx context.Context, other rabbit.Health) (bool, error)
 	// Stats returns the values of the metrics.
 	Stats() rabbit.Stats
-	// Close ends the connection, and returns when everything has ended.
+	// Close closes the connection, and returns when its goroutines have ended.
 	Close()
 }
 
-// Observer reads what the vhost has. The snapshot is in memory and shared by all connections that see the same vhost.
+// Observer reads the objects of the vhost. The snapshot is in memory and shared by all connections that see the same vhost.
 type Observer interface {
 	// Observe returns the selected objects from the snapshot; false before the first refresh.
 	Observe(selection vhost.Selection) (vhost.Observed, bool)
@@ -51,25 +51,26 @@ type Observer interface {
 	RequestRefresh()
 	// RequestCatchUp requests that the snapshot becomes current as of the call, by events if they arrive and by a refresh otherwise.
 	RequestCatchUp()
-	// CatchUp is RequestCatchUp that waits. It fails as Refresh does.
+	// CatchUp is RequestCatchUp, but waits until the snapshot is current. It returns the same errors as Refresh.
 	CatchUp(ctx context.Context) error
 	// Messages returns how many messages queues held when messages were last counted.
 	Messages(queues []string) rabbit.Messages
-	// Consumers returns what the last counts have shown of other consumers of a queue.
+	// Consumers returns what the last counts showed about other consumers of a queue.
 	Consumers(queue string) rabbit.Consumers
 	// RefusedBrowse returns why the broker refused the last browse of a queue; nil if it did not.
 	RefusedBrowse(queue string) error
 }
 
-// Changer changes the vhost. A change that names another cluster than that of the connection fails with ErrOtherCluster.
+// Changer changes the vhost. A change for another cluster than the connection's fails with ErrOtherCluster.
 type Changer interface {
 	// Apply declares and binds. It fails with an ObjectError for each object that the broker refused, joined.
 	Apply(ctx context.Context, changes topology.Topology) error
 	// Remove unbinds, and deletes exchanges, on the cluster with this key. It fails with ErrShared if another instance of Warren works on
 	// the vhost, and with an ObjectError for each object that the broker refused, joined.
 	Remove(ctx context.Context, cluster string, removal rabbit.Removal) error
-	// DeleteEmpty deletes queues that are provably empty, on the cluster with this key. It calls stillDeletable before it deletes, and
-	// fails with its error. It keeps a queue that may hold messages or has consumers, and fails with ErrNotEmpty or ErrUnproven.
+	// DeleteEmpty deletes queues that are provably empty, on the cluster with this key. Before it deletes, it calls stillDeletable and
+	// returns any error of that call. It retains a queue that may hold messages or has consumers, and fails with ErrNotEmpty or
+	// ErrUnproven.
 	DeleteEmpty(ctx context.Context, cluster string, queues []string, stillDeletable func(context.Context) error) error
 	// LastDeletion returns when DeleteEmpty last deleted queues; zero if it never did.
 	LastDeletion() time.Time

@@ -14,7 +14,7 @@ import (
 // DeletionTasks deletes queues that are provably empty. That takes longer than a reconciliation should, so each attempt runs in
 // the background and enqueues its ConsumerQueue when it ends. The attempts of many ConsumerQueues run at the same time.
 type DeletionTasks struct {
-	// lifetime ends when the manager stops, which rolls attempts back.
+	// lifetime ends when the manager stops. Running attempts then roll back.
 	lifetime context.Context // of the component, not of a call
 	// over is called when an attempt has ended.
 	over func(client.ObjectKey)
@@ -40,18 +40,18 @@ type tasksOfOne struct {
 type task struct {
 	cancel    context.CancelFunc
 	ended     time.Time // zero while it runs
-	hasResult bool      // there is a result, of this attempt or of the one before
+	hasResult bool      // there is a result of this attempt or of the previous one
 	err       error
 }
 
 // Group is a list of queues that are deleted together, in this order.
 type Group struct {
 	Queues []string
-	// StillDeletable is called right before the queues are fenced. It returns an error if they must stay.
+	// StillDeletable is called right before the queues are fenced. It returns an error if the queues must be retained.
 	StillDeletable func(context.Context) error
 }
 
-// NewDeletionTasks returns an empty DeletionTasks. Attempts end with lifetime; over is called when an attempt has ended.
+// NewDeletionTasks returns an empty DeletionTasks. Attempts end with lifetime, and over is called at the end of each attempt.
 func NewDeletionTasks(lifetime context.Context, over func(client.ObjectKey)) *DeletionTasks {
 	return &DeletionTasks{lifetime: lifetime, over: over, of: map[client.ObjectKey]*tasksOfOne{}}
 }
@@ -96,7 +96,7 @@ func (t *DeletionTasks) Ensure(
 }
 
 // WholeGroup returns the group of a running attempt, if the given queues are the part of the group that still exists. The attempt has
-// deleted the others already, and must not be interrupted. Without such an attempt, WholeGroup returns the given queues.
+// already deleted the other queues of the group, and must not be interrupted. Without such an attempt, WholeGroup returns the given queues.
 func (t *DeletionTasks) WholeGroup(owner client.ObjectKey, queues []string, exists func(queue string) bool) []string {
 	t.mu.Lock()
 	defer t.mu.Unlock()

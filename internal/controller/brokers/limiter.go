@@ -12,9 +12,10 @@ import (
 )
 
 const (
-	// LimiterRetry is when a resource tries again for a slot if the Limiter has not enqueued it.
+	// LimiterRetry is how soon a resource tries again for a slot if the Limiter has not enqueued it.
 	LimiterRetry = 30 * time.Second
-	// slowAfter makes a lane slow. A broker that works answers all requests of one reconciliation in less time.
+	// slowAfter is the duration of a reconciliation from which its lane counts as slow. A healthy broker answers all requests of a
+	// reconciliation in less time.
 	slowAfter = 5 * time.Second
 	// slowFor is how long a lane stays slow after a reconciliation that took longer than slowAfter.
 	slowFor = time.Minute

@@ -15,7 +15,7 @@ const MaxConnections = 64
 // ErrTooManyConnections means that a namespace has MaxConnections older connections.
 var ErrTooManyConnections = errors.New("too many connections of the namespace")
 
-// makeRoom closes the youngest connection of a namespace that has as many as it may have, and enqueues its BrokerConnection. The oldest
+// makeRoom closes the youngest connection of a namespace that has MaxConnections of them, and enqueues its BrokerConnection. The oldest
 // BrokerConnections have the connections, so that a restart of the manager changes nothing. Two connections that are opened at the same
 // time may exceed the limit by one.
 func (p *Pool) makeRoom(key types.NamespacedName, created time.Time) error {
@@ -31,8 +31,8 @@ func (p *Pool) makeRoom(key types.NamespacedName, created time.Time) error {
 	return nil
 }
 
-// youngest counts the open connections of the namespace of a BrokerConnection. It returns the key of the BrokerConnection that was
-// created last, among those with a connection and the given one.
+// youngest counts the open connections of the namespace of a BrokerConnection. It returns the key of the newest BrokerConnection: of those
+// with a connection, and the given one.
 func (p *Pool) youngest(key types.NamespacedName, created time.Time) (count int, youngest types.NamespacedName) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

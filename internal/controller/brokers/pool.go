@@ -31,7 +31,7 @@ type Pool struct {
 	ConsumerQueueEvents    chan event.TypedGenericEvent[QueuedResource]
 	// MessageCountEvents has the BrokerConnections in whose vhost messages were counted.
 	MessageCountEvents chan event.TypedGenericEvent[*v1alpha1.BrokerConnection]
-	// current is called with a connection each time its snapshot has become current as of a later time.
+	// current is called with a connection each time its snapshot becomes current as of a later time; see OnCurrent.
 	current func(*Broker)
 	// stopping ends when the manager stops. Until then, events wait for the controllers to take them.
 	stopping context.Context // of the component, not of a call
@@ -39,7 +39,7 @@ type Pool struct {
 
 	mu   sync.Mutex
 	open map[types.NamespacedName]openConnection
-	// owners has the owners of all connections since the start; see rabbit.Config.KnownOwners.
+	// owners has the owners of all connections since the manager started; see rabbit.Config.KnownOwners.
 	owners map[string]bool
 }
 
@@ -186,7 +186,7 @@ func (p *Pool) listOwners() map[string]bool {
 	return owners
 }
 
-// recreates reports whether a ConsumerQueue of a BrokerConnection recreates a queue, or whether that is not known.
+// recreates reports whether a ConsumerQueue of a BrokerConnection recreates a queue. It returns true if that is not known.
 func (p *Pool) recreates(key types.NamespacedName, queue string) bool {
 	queues, err := QueuesOf(p.stopping, p.reader, key)
 	return err != nil || slices.ContainsFunc(queues, func(cq v1alpha1.ConsumerQueue) bool {
@@ -269,7 +269,7 @@ func (p *Pool) Close(key types.NamespacedName) {
 	}
 }
 
-// handleNotice enqueues the resources that a notice concerns. A change of health concerns the BrokerConnection and mostly all its
+// handleNotice enqueues the resources that a notice concerns. A change of health concerns the BrokerConnection, and usually all its
 // ConsumerQueues. After a count of messages, the controller of ConsumerQueues selects the resources that it concerns.
 func (p *Pool) handleNotice(key types.NamespacedName, notice snapshot.Notice) {
 	if notice.Health || notice.Capabilities {
@@ -306,8 +306,8 @@ func send[T any](p *Pool, events chan<- event.TypedGenericEvent[T], object T) {
 	}
 }
 
-// healthConcernsQueues reports whether the vhost can or could be observed at this or the last notice. Before that the health changes
-// several times, and the ConsumerQueues can only wait.
+// healthConcernsQueues reports whether the vhost can be observed now, or could be at the last notice. While a connection opens, its health
+// changes several times, and the ConsumerQueues can only wait.
 func (p *Pool) healthConcernsQueues(key types.NamespacedName) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -321,7 +321,6 @@ func (p *Pool) healthConcernsQueues(key types.NamespacedName) bool {
 	return before || found.observable
 }
 
-// enqueueAll enqueues all ConsumerQueues of a connection.
 func (p *Pool) enqueueAll(key types.NamespacedName) {
 	all := p.list(key, IndexConnection, key.Name)
 	for i := range all {
@@ -365,7 +364,7 @@ func (p *Pool) list(key types.NamespacedName, index, value string) []v1alpha1.Co
 	return list.Items
 }
 
-// Enqueue enqueues one ConsumerQueue that waits for something.
+// Enqueue enqueues a ConsumerQueue that waits, for example for a refresh.
 func (p *Pool) Enqueue(key client.ObjectKey) { p.enqueue(QueuedResource{key, trigger.Noticed}) }
 
 func (p *Pool) enqueue(queued QueuedResource) { send(p, p.ConsumerQueueEvents, queued) }

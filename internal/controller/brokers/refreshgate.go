@@ -10,13 +10,12 @@ import (
 	"github.com/warren-mq/warren/internal/rabbit"
 )
 
-// RefreshRecheck is when a resource checks whether its question was answered, if the RefreshGate has not enqueued it.
+// RefreshRecheck is how soon a resource checks whether its question was answered, if the RefreshGate has not enqueued it.
 const RefreshRecheck = 5 * time.Second
 
 // RefreshGate records which resources wait for a refresh, and since when. The reconciliation ends instead of blocking a worker,
 // because a refresh takes long if the broker does not answer. Each refresh enqueues the resources that wait for it.
 type RefreshGate struct {
-	// enqueue enqueues a resource.
 	enqueue func(client.ObjectKey)
 
 	mu        sync.Mutex
@@ -28,7 +27,7 @@ type Question struct {
 	About string
 	// NotBefore is the earliest time at which the question may have been asked.
 	NotBefore time.Time
-	// CatchUp: a catch-up answers the question, which needs no refresh if events keep the snapshot current.
+	// CatchUp: a catch-up answers the question. It needs no refresh while events keep the snapshot current.
 	CatchUp bool
 }
 

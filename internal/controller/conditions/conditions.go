@@ -1,4 +1,5 @@
-// Package conditions writes conditions by the API conventions and kstatus: Ready with Reconciling and Stalled, reasons, shortened messages.
+// Package conditions writes conditions that follow the Kubernetes API conventions and kstatus. Ready comes with Reconciling or Stalled, and
+// messages have a size limit.
 package conditions
 
 import (
@@ -8,11 +9,11 @@ import (
 	"github.com/warren-mq/warren/api/v1alpha1"
 )
 
-// Progress is whether a resource that is not Ready becomes Ready by itself, in the words of kstatus.
+// Progress is whether a resource that is not Ready becomes Ready by itself, in the terms of kstatus.
 type Progress int
 
 const (
-	// ProgressNone is for all other resources.
+	// ProgressNone means that neither Reconciling nor Stalled applies.
 	ProgressNone Progress = iota
 	// Reconciling means that the resource becomes Ready by itself.
 	Reconciling
@@ -35,7 +36,7 @@ func False(reason, message string) Value { return Value{metav1.ConditionFalse, r
 // Unknown returns the Value of a condition that is Unknown.
 func Unknown(reason, message string) Value { return Value{metav1.ConditionUnknown, reason, message} }
 
-// Writer sets conditions for one generation. It keeps lastTransitionTime if the status of a condition stays.
+// Writer sets conditions for one generation. It keeps lastTransitionTime if the status of a condition does not change.
 type Writer struct {
 	conditions *[]metav1.Condition
 	generation int64

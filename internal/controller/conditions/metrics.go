@@ -37,7 +37,8 @@ func (c *Counts) Add(emit metrics.Emit, object client.Object, all []metav1.Condi
 	}
 }
 
-// began returns when a condition got its status. Ready has the time 0 from the creation of the resource until it is True or False.
+// began returns when a condition got its status. For a Ready that was never True or False, whose transition time is 0, it returns when the
+// resource was created.
 func began(c metav1.Condition, object client.Object) time.Time {
 	if c.LastTransitionTime.Unix() == 0 {
 		return object.GetCreationTimestamp().Time
@@ -45,7 +46,7 @@ func began(c metav1.Condition, object client.Object) time.Time {
 	return c.LastTransitionTime.Time
 }
 
-// needsAttention reports whether a user should learn of a condition. While a resource is suspended, its other conditions are old.
+// needsAttention reports whether a user should know about a condition. While a resource is suspended, its other conditions are outdated.
 func needsAttention(c metav1.Condition, suspended bool) bool {
 	if suspended {
 		return c.Type == v1alpha1.ConditionSuspended

@@ -72,7 +72,7 @@ func BrokerConnection(spec v1alpha1.BrokerConnectionSpec) *v1alpha1.BrokerConnec
 // AddIndexes registers indexes of a controller.
 type AddIndexes func(ctx context.Context, indexer client.FieldIndexer) error
 
-// Client returns a fake client with some objects and indexes.
+// Client returns a fake client with the given objects and indexes.
 func Client(t testing.TB, indexes []AddIndexes, objects ...client.Object) client.WithWatch {
 	t.Helper()
 	return ClientBuilder(t, indexes, objects...).Build()
@@ -139,14 +139,14 @@ func NotFound(name string) error {
 	return apierrors.NewNotFound(schema.GroupResource{Group: v1alpha1.GroupVersion.Group, Resource: "consumerqueues"}, name)
 }
 
-// EventLog is an EventRecorder that keeps the reasons and notes of Events.
+// EventLog is an EventRecorder that records the reasons and notes of Events.
 type EventLog struct {
 	events.EventRecorder
 
 	Reasons, Notes []string
 }
 
-// Eventf keeps the reason and the note of an Event.
+// Eventf records the reason and the note of an Event.
 func (e *EventLog) Eventf(_, _ runtime.Object, _, reason, _, _ string, args ...any) {
 	e.Reasons = append(e.Reasons, reason)
 	e.Notes = append(e.Notes, args[0].(string))
@@ -173,7 +173,7 @@ func ConnectedTo(namespace, name, cluster, vhostName string) *v1alpha1.BrokerCon
 	}
 }
 
-// Synced returns a ConsumerQueue that was in sync with the spec was, and has another spec now if spec is not empty.
+// Synced returns a ConsumerQueue whose status is in sync with the spec in was. If spec is not empty, it is the current spec instead.
 func Synced(t testing.TB, name, was, spec string) *v1alpha1.ConsumerQueue {
 	t.Helper()
 	cq := Named(t, "shop", name, was)

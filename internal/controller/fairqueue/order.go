@@ -8,8 +8,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 )
 
-// order is the storage of a workqueue. Pop serves namespaces round-robin. Of a namespace it takes the request with the
-// highest priority, and among equals the oldest. Its methods may be called at the same time.
+// order is the storage of a workqueue. Pop serves namespaces round-robin. Within a namespace, Pop takes the request with the highest
+// priority, and the oldest among equal priorities. An order is safe for concurrent use.
 type order struct {
 	limits Limits
 
@@ -44,7 +44,7 @@ type entry struct {
 
 func (e *entry) isBackground() bool { return isBackground(e.priority) }
 
-// isBackground reports whether a request of this priority is one of possibly thousands.
+// isBackground reports whether a request with this priority may be one of thousands.
 func isBackground(priority int) bool { return priority <= Background }
 
 func newOrder(limits Limits) *order {
@@ -55,7 +55,7 @@ func newOrder(limits Limits) *order {
 	}
 }
 
-// raise sets the priority of a request, now if the request is ready and otherwise when it is pushed. The highest one counts.
+// raise sets the priority of a request: now if the request is ready, and otherwise when it is pushed. The highest priority counts.
 func (o *order) raise(request reconcile.Request, priority int) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -113,8 +113,8 @@ func (o *order) Pop() reconcile.Request {
 	return next.request
 }
 
-// next returns the namespace to serve next; nil if no request may be popped. The namespaces that it passes over have requests
-// that are not done, so they are no more than there are workers.
+// next returns the namespace to serve next; nil if no request may be popped. Each namespace that it skips has a request that is not done, so
+// it skips at most as many namespaces as there are workers.
 func (o *order) next() *namespace {
 	for element := o.rotation.Front(); element != nil; element = element.Next() {
 		of := element.Value.(*namespace)
@@ -160,7 +160,7 @@ func (o *order) Len() int {
 	return len(o.ready)
 }
 
-// Touch does nothing, because raise has done it.
+// Touch does nothing, because raise has already set the priority.
 func (o *order) Touch(reconcile.Request) {}
 
 // byPriority is a heap of the ready requests of a namespace.
@@ -180,14 +180,14 @@ func (b byPriority) Swap(i, j int) {
 	b[i].index, b[j].index = i, j
 }
 
-// Push is for package heap.
+// Push implements heap.Interface.
 func (b *byPriority) Push(added any) {
 	one := added.(*entry)
 	one.index = len(*b)
 	*b = append(*b, one)
 }
 
-// Pop is for package heap.
+// Pop implements heap.Interface.
 func (b *byPriority) Pop() any {
 	last := len(*b) - 1
 	removed := (*b)[last]

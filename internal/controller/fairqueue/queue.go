@@ -10,8 +10,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 )
 
-// Queue is a priority queue that serves namespaces round-robin. Priorities order the requests of one namespace. As in
-// controller-runtime's queue, a request is in the queue once: with the highest priority and the earliest time of all its additions.
+// Queue is a priority queue that serves namespaces round-robin. Priorities order the requests of one namespace. As in controller-runtime's
+// queue, a request is in the queue once, with the highest priority and the earliest time of all its additions.
 type Queue struct {
 	workqueue.TypedInterface[reconcile.Request] // requests that are ready, or that a worker has
 
@@ -34,7 +34,8 @@ var _ priorityqueue.PriorityQueue[reconcile.Request] = &Queue{}
 // Background is the highest priority of background requests: a manager's first list, and events of all resources of a connection.
 const Background = handler.LowPriority
 
-// Limits limit how many requests of one namespace, and how many of its background requests, run at a time. Each is at least one.
+// Limits are the maximum numbers of concurrent reconciliations of one namespace: of all its requests, and of its background requests. Each
+// is at least one.
 type Limits struct{ Namespace, Background int }
 
 // NewFor returns a function that makes the queue of a controller. The metrics of the queue have its name. The limiter sets the delays of
@@ -99,7 +100,7 @@ func (q *Queue) add(request reconcile.Request, priority int, wait time.Duration)
 	}
 }
 
-// end makes a request ready whose delay is over.
+// end makes a request ready when its delay is over.
 func (q *Queue) end(request reconcile.Request, over *delay) {
 	q.mu.Lock()
 	defer q.mu.Unlock()

@@ -1,5 +1,5 @@
-// Package retrybudget measures for how long an action has been tried or a state has been observed, and defines the limits. It
-// measures from the first observation of this process, so a restart begins again.
+// Package retrybudget measures for how long an action has been tried or a state has been observed, and defines the limits. It measures from
+// the first observation by this process, so a restart resets the measurements.
 package retrybudget
 
 import (
@@ -66,8 +66,8 @@ func (s *FirstSeen) Forget(key client.ObjectKey) {
 	delete(s.of, key)
 }
 
-// longestTry is the most that an attempt to delete a topology counts. An attempt takes this long if nothing else is deleted. More
-// time is a wait for other deletions, which is no failure.
+// longestTry is the longest time that counts for one attempt to delete a topology. An attempt takes this long if nothing else is deleted.
+// Any further time is a wait for other deletions, which is not a failure.
 const longestTry = 15 * time.Second
 
 // Failures measures for how long the deletion of each topology has been failing.
@@ -85,8 +85,8 @@ type trial struct {
 // NewFailures returns an empty Failures.
 func NewFailures() *Failures { return &Failures{of: map[client.ObjectKey]trial{}} }
 
-// Add records one more failure, and returns for how long the deletion has been failing. Each failure counts the time since the
-// one before, up to longestTry.
+// Add records one more failure, and returns for how long the deletion has been failing. Each failure counts the time since the previous
+// one, up to longestTry.
 func (f *Failures) Add(object client.Object, now time.Time) time.Duration {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -108,14 +108,14 @@ func (f *Failures) Forget(key client.ObjectKey) {
 	delete(f.of, key)
 }
 
-// A deletion that fails for a reason that may pass is retried for Termination, or for FailingIntervals if that is longer. Then the
-// resource is released, and its objects stay at the broker. Pending replaces Termination for brokererr.ErrPending: RabbitMQ tries to
-// deliver a dead letter every three minutes, and the fence of a crashed manager may have to wait for that.
+// A deletion that fails for a temporary reason is retried for Termination, or for FailingIntervals if that is longer. Then Warren releases
+// the resource and retains its objects at the broker. Pending replaces Termination for brokererr.ErrPending: RabbitMQ tries to deliver a
+// dead letter every three minutes, and the fence of a crashed manager may have to wait for that.
 const (
 	Termination = time.Minute
 	Pending     = 10 * time.Minute
 )
 
-// FailingIntervals is for how many resync intervals a broker may fail before a condition that was good changes. The restart of a
-// broker must not cause ten thousand writes and alerts.
+// FailingIntervals is how many resync intervals a broker may fail before a good condition changes. The restart of a broker must not cause
+// ten thousand writes and alerts.
 const FailingIntervals = 3

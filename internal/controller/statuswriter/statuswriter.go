@@ -17,8 +17,8 @@ const FieldOwner = client.FieldOwner("warren")
 // ErrStaleCache means that a reconciliation began with an older resource than the API server has.
 var ErrStaleCache = errors.New("the cache does not have the newest status yet")
 
-// IsStale reports whether a reconciliation has to run again with a newer version of the resource: err is ErrStaleCache or a
-// conflict.
+// IsStale reports whether err is ErrStaleCache or a conflict, so that the reconciliation must run again with a newer version of the
+// resource.
 func IsStale(err error) bool { return errors.Is(err, ErrStaleCache) || apierrors.IsConflict(err) }
 
 // Writer writes the statuses of one kind. The zero value is ready to use.
@@ -26,7 +26,7 @@ func IsStale(err error) bool { return errors.Is(err, ErrStaleCache) || apierrors
 // It records the resource version of each write, because the cache receives a write later than the API server answers it. Until then,
 // a reconciliation reads the old status. If it computes that old status again, it must not conclude that there is nothing to write.
 //
-// A restart of the manager forgets the versions: the cache of a new process begins with the newest ones. Forget removes a version.
+// A restart of the manager loses the versions, but the cache of a new process begins with the newest ones. Forget removes a version.
 // IsOlder removes a version that has reached the cache.
 type Writer struct {
 	mu     sync.Mutex
@@ -39,8 +39,8 @@ type write struct {
 	at      time.Time
 }
 
-// maxCacheLag is how long after a write the cache may still lack it. Without this limit, a resource would wait forever after the
-// API server was restored from a backup, which brings older versions back.
+// maxCacheLag is how long after a write the cache may still lack it. Without this limit, a resource would wait forever after a restore of
+// the API server from a backup, which brings older versions back.
 const maxCacheLag = time.Minute
 
 // Update writes the status of an object, and replaces the object by the answer of the API server. It returns a conflict if the object
@@ -54,7 +54,7 @@ func (w *Writer) Update(ctx context.Context, c client.Client, object client.Obje
 	return nil
 }
 
-// Record remembers the resource version of an object that the API server has returned for a write.
+// Record records the resource version of an object that the API server has returned for a write.
 func (w *Writer) Record(object client.Object) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

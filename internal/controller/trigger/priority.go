@@ -9,17 +9,17 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 )
 
-// The priorities of reconciliations. A change by a user has none, which is the highest: an edit does not wait until thousands of
-// resources have been compared with a broker again.
+// The priorities of reconciliations. A change by a user has the default priority 0, which is the highest, so that an edit does not wait
+// until thousands of resources have been compared again.
 const (
 	// Noticed is for single changes: an object at the broker changed, another resource released an object, or a deletion continues.
 	Noticed = -50
-	// Resync is for events that concern all resources of a connection, and for intervals that are over. Mostly nothing has changed.
+	// Resync is for events that concern all resources of a connection, and for elapsed intervals. Usually nothing has changed.
 	// Controller-runtime uses the same priority for the first list of a manager.
 	Resync = handler.LowPriority
 )
 
-// Enqueue enqueues a resource with a priority. A resource that is in the queue already keeps the higher priority.
+// Enqueue enqueues a resource with a priority. A resource that is already in the queue keeps the higher priority.
 func Enqueue(queue workqueue.TypedRateLimitingInterface[reconcile.Request], priority int, request reconcile.Request) {
 	EnqueueAfter(queue, priority, 0, request)
 }

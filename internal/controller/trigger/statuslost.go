@@ -9,8 +9,8 @@ import (
 	"github.com/warren-mq/warren/internal/controller/conditions"
 )
 
-// StatusLost passes an update that removed the status of a ConsumerQueue or BrokerConnection, or the inventory in it. That
-// happens when a backup is restored without the status. No other event would make the controller write the status again.
+// StatusLost passes an update that removed the status of a ConsumerQueue or BrokerConnection, or the inventory in it. That happens when a
+// backup is restored without the status. Without StatusLost, no event would make the controller write the status again.
 func StatusLost() predicate.Predicate {
 	return OnUpdate(func(former, now client.Object) bool {
 		before, after := statusOf(former), statusOf(now)

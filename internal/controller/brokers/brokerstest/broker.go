@@ -16,8 +16,8 @@ import (
 	"github.com/warren-mq/warren/internal/vhost"
 )
 
-// Broker is a connection to a vhost in memory. It sees every change of a test immediately. It has the methods of
-// brokers.Broker, and further methods with which tests change the vhost and make operations fail.
+// Broker is a connection to a vhost in memory. It sees every change of a test immediately. It has the methods of brokers.Broker, and
+// methods with which tests change the vhost and make operations fail.
 type Broker struct {
 	store *snapshot.Store
 	owner string
@@ -202,7 +202,7 @@ func (b *Broker) RequestRefresh() {
 // RequestCatchUp counts a refresh, as RequestRefresh does.
 func (b *Broker) RequestCatchUp() { b.RequestRefresh() }
 
-// CatchUp counts a catch-up and sets its time.
+// CatchUp sets the time as of which the snapshot is current.
 func (b *Broker) CatchUp(ctx context.Context) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
