@@ -62,10 +62,10 @@ type Reconciler struct {
 // connection takes seconds if the broker does not answer.
 const workers = 4
 
-// clusterPoll is how often a RabbitmqCluster is read for the name of its Secret, because it is not watched.
+// clusterPoll is how often a RabbitmqCluster is read for the name of its Secret. Warren does not watch RabbitmqClusters.
 const clusterPoll = 30 * time.Second
 
-// countDelay gathers changes of the number of ConsumerQueues, which often arrive together.
+// countDelay combines changes of the number of ConsumerQueues, which often arrive together.
 const countDelay = time.Second
 
 // Setup adds the controller of BrokerConnections to a manager. It returns the source of their metrics.
@@ -251,7 +251,7 @@ func (r *Reconciler) connect(ctx context.Context, bc *v1alpha1.BrokerConnection)
 	connection, err := r.pool.Ensure(client.ObjectKeyFromObject(bc), bc.CreationTimestamp.Time, config)
 	if errors.Is(err, brokers.ErrTooManyConnections) {
 		return nil, &invalidConfig{v1alpha1.ReasonTooManyConnections, fmt.Sprintf(
-			"%d older BrokerConnections of namespace %q are connected, and a namespace may have no more: "+
+			"%d older BrokerConnections of namespace %q are connected, which is the maximum: "+
 				"delete or suspend one, or use another namespace", brokers.MaxConnections, bc.Namespace)}
 	}
 	return connection, err

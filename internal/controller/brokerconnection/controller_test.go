@@ -160,7 +160,7 @@ func TestTooManyConnections(t *testing.T) {
 	status := &v1alpha1.BrokerConnectionStatus{}
 	result, err := r.reconcileNormal(t.Context(), bc, status)
 	topologytest.Equal(t, "error", nil, err)
-	const message = `"64 older BrokerConnections of namespace \"shop\" are connected, and a namespace may have no more: ` +
+	const message = `"64 older BrokerConnections of namespace \"shop\" are connected, which is the maximum: ` +
 		`delete or suspend one, or use another namespace", 3`
 	topologytest.Equal(t, "conditions", []string{"Ready=False TooManyConnections " + message, "Stalled=True TooManyConnections " + message},
 		controllertest.Lines(status.Conditions))

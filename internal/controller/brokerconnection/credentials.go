@@ -24,7 +24,7 @@ import (
 // IndexSecret indexes BrokerConnections by the names of the Secrets in their specs.
 const IndexSecret = "secret"
 
-// invalidConfig is why a BrokerConnection has no connection. The user must change something, mostly its spec or Secret.
+// invalidConfig is why a BrokerConnection has no connection. A user must change something, usually the spec or the Secret.
 type invalidConfig struct {
 	reason, message string
 }
@@ -204,10 +204,10 @@ func withoutUser(text, scheme string, config *rabbit.Config) (*url.URL, error) {
 		return nil, fmt.Errorf("want %s://host:port or %ss://host:port", scheme, scheme)
 	}
 	if len(uri.Hostname()) > maxHostLength {
-		return nil, fmt.Errorf("the host has %d characters, and a host name has %d at most", len(uri.Hostname()), maxHostLength)
+		return nil, fmt.Errorf("the host has %d characters, but at most %d are allowed", len(uri.Hostname()), maxHostLength)
 	}
 	if strings.Contains(uri.EscapedPath()+uri.RawQuery+uri.EscapedFragment(), "@") {
-		return nil, errors.New("user and password in it must be percent-encoded")
+		return nil, errors.New("its user and password must be percent-encoded")
 	}
 	if uri.User != nil {
 		password, _ := uri.User.Password()

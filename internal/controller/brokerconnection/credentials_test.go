@@ -155,7 +155,7 @@ func TestConfigFromSecretRefuses(t *testing.T) {
 	const (
 		noAMQP       = `Secret "broker" holds no usable AMQP address: want amqp://host:port or amqps://host:port`
 		noManagement = `Secret "broker" holds no usable address of the management API: want http://host:port or https://host:port`
-		notEncoded   = `Secret "broker" holds no usable AMQP address: user and password in it must be percent-encoded`
+		notEncoded   = `Secret "broker" holds no usable AMQP address: its user and password must be percent-encoded`
 	)
 	credentials := func(more ...string) map[string]string {
 		secret := map[string]string{"username": "bob", "password": controllertest.Password}
@@ -204,7 +204,7 @@ func TestConfigFromSecretRefuses(t *testing.T) {
 		"a password with an unencoded percent": {secret: map[string]string{"connection_string": "amqp://bob:100%" + controllertest.Password + "@mq"}, reason: v1alpha1.ReasonSecretInvalid, message: noAMQP},
 		"a host that is too long": {
 			secret: credentials("amqpURI", "amqp://"+strings.Repeat("m", 254)+":5672"), reason: v1alpha1.ReasonSecretInvalid,
-			message: `Secret "broker" holds no usable AMQP address: the host has 254 characters, and a host name has 253 at most`,
+			message: `Secret "broker" holds no usable AMQP address: the host has 254 characters, but at most 253 are allowed`,
 		},
 		"an AMQP URI in the spec that does not parse": {
 			spec: v1alpha1.BrokerConnectionSpec{AMQPURI: "amqp://[::1"}, secret: credentials(), reason: v1alpha1.ReasonInvalidSpec,

@@ -62,7 +62,7 @@ func (r *Reconciler) syncFinalizer(ctx context.Context, bc *v1alpha1.BrokerConne
 // reconcileDelete keeps a deleted BrokerConnection and its connection while ConsumerQueues need them. While the connection is open, it
 // does not read the Secret, which may be gone.
 func (r *Reconciler) reconcileDelete(ctx context.Context, bc *v1alpha1.BrokerConnection) (ctrl.Result, error) {
-	if !bc.IsProtected() { // it stays because of another finalizer
+	if !bc.IsProtected() { // another finalizer keeps it
 		r.pool.Close(client.ObjectKeyFromObject(bc))
 		return ctrl.Result{}, nil
 	}
@@ -89,7 +89,7 @@ func (r *Reconciler) reconcileDelete(ctx context.Context, bc *v1alpha1.BrokerCon
 		return ctrl.Result{}, err
 	}
 	if result.RequeueAfter == 0 || result.RequeueAfter > left {
-		result.RequeueAfter = left // each ConsumerQueue that goes enqueues it, too
+		result.RequeueAfter = left // the deletion of a ConsumerQueue enqueues it earlier
 	}
 	return r.finish(ctx, bc, status, result)
 }
@@ -118,7 +118,7 @@ func (r *Reconciler) finalize(ctx context.Context, bc *v1alpha1.BrokerConnection
 	}
 	key := client.ObjectKeyFromObject(bc)
 	r.pool.Close(key)    // not earlier, or the vhost must be refreshed again
-	if rest.note != "" { // no Event can be made in a terminating namespace
+	if rest.note != "" { // the API server accepts no new Event in a terminating namespace
 		log.FromContext(ctx).Info("Deleted the BrokerConnection, but fences may remain at the broker", "fences", rest.note)
 		r.recorder.Eventf(bc, nil, corev1.EventTypeWarning, eventFencesRetained, "Delete", "%s", text.Truncate(rest.note, 1024))
 	}
@@ -134,7 +134,7 @@ func (r *Reconciler) forget(key client.ObjectKey) {
 	r.statuses.Forget(key)
 }
 
-// graceRemaining returns for how much longer a deleted BrokerConnection is kept that has waited for some time.
+// graceRemaining returns for how much longer Warren keeps a deleted BrokerConnection that has already waited.
 func graceRemaining(waited time.Duration, needed, terminating bool) time.Duration {
 	switch {
 	case !needed:

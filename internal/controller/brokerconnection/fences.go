@@ -75,7 +75,7 @@ func (r *Reconciler) remainingFences(ctx context.Context, bc *v1alpha1.BrokerCon
 	return remainder{note: fencesStand(bc.Spec.VHost, fences)}, nil
 }
 
-// closeSuspended closes the connection of a suspended BrokerConnection, and records if it leaves no fence.
+// closeSuspended closes the connection of a suspended BrokerConnection. It records the BrokerConnection if no fence remains.
 func (r *Reconciler) closeSuspended(bc *v1alpha1.BrokerConnection) {
 	connection := r.openConnection(bc)
 	r.pool.Close(client.ObjectKeyFromObject(bc))

@@ -28,7 +28,7 @@ func summarizeHealth(
 		connected := conditions.True(v1alpha1.ReasonConnected, connectedMessage(health, bc.Spec.VHost))
 		return &connected, conditions.ProgressNone, 0
 	case health.Err == nil && wasReady:
-		// After a restart of the operator, this is the first reconciliation, and nothing is known to be wrong.
+		// This is the first reconciliation after a restart of the manager, and the connection has not reported an error yet.
 		return nil, conditions.ProgressNone, 0
 	case health.Err == nil:
 		connecting := conditions.Unknown(v1alpha1.ReasonConnecting, "connecting to the broker")
@@ -46,7 +46,6 @@ func summarizeHealth(
 	return &failed, progress, 0
 }
 
-// connectedMessage describes where a connection leads.
 func connectedMessage(health rabbit.Health, virtualHost string) string {
 	message := fmt.Sprintf("connected to RabbitMQ %s, cluster %q, vhost %q", health.Version, health.ClusterName, virtualHost)
 	if version, err := vhost.ParseVersion(health.Version); err == nil && version.Untested() {
