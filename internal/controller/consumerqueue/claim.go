@@ -14,7 +14,7 @@ import (
 	"github.com/warren-mq/warren/internal/topology/plan"
 )
 
-// candidate returns this resource as its peers see it, with the topology that it wants now.
+// candidate returns this resource for a comparison with its peers, with its desired topology.
 func (v *vhostScope) candidate() ownership.Candidate {
 	return ownership.Candidate{
 		Name: v.key().String(), Created: v.cq.CreationTimestamp.Time,
@@ -22,8 +22,8 @@ func (v *vhostScope) candidate() ownership.Candidate {
 	}
 }
 
-// claim records the claims of this resource before anything is declared, so that a deletion after a crash knows them. A new resource
-// gets its finalizer by the same write, an older one before that write. A returned conflict was found under the lock.
+// claim records the claims of this resource before anything is declared, so that a deletion after a crash knows them. A new resource gets
+// its finalizer in the same write, an older resource before that write. claim checks for conflicts while it holds the lock.
 func (v *vhostScope) claim(ctx context.Context, comparison plan.Comparison, decided plan.Plan) (*ownership.Conflict, error) {
 	entries := plan.MergeInventory(comparison, v.known, decided)
 	entries, omitted := truncated(entries)
@@ -38,7 +38,8 @@ func (v *vhostScope) claim(ctx context.Context, comparison plan.Comparison, deci
 		return nil, err
 	}
 	defer release()
-	// The former holder of the lock may have been matched only after this reconciliation began.
+	// The connection of the former holder of the lock may have been matched after this reconciliation began, so its location was unknown
+	// until now.
 	if v.peers, err = v.view(ctx, v.cq, v.connection, v.location, v.version); err != nil {
 		return nil, err
 	}
@@ -85,5 +86,5 @@ func (v *vhostScope) writeIntents(ctx context.Context, entries []v1alpha1.Topolo
 	v.statuses.Record(now)
 	v.claimWritten = ownership.RestoreIntents(now)
 	now.DeepCopyInto(v.cq)
-	return v.claimWritten, nil // otherwise a status was written and lost
+	return v.claimWritten, nil // false if a status was written and lost
 }

@@ -9,15 +9,15 @@ import (
 	"github.com/warren-mq/warren/internal/rabbit"
 )
 
-// How many counts in a row must agree before the status changes. A single count may see a client that browses the queue, and a
-// consumer that comes and goes must not cause a write each time.
+// The number of successive counts that must agree before the status changes. A single count may include a client that browses the queue,
+// and a consumer that reconnects often must not cause a write each time.
 const (
 	countsUntilConsumed = 2
 	countsUntilFree     = 10
 )
 
-// isConsumed reports whether the status must report other consumers of a queue. reported is whether it does so already. The status
-// survives a restart of the operator, the counts do not.
+// isConsumed reports whether the status must report other consumers of a queue. reported is whether the status already does. The status
+// survives a restart of the manager, but the counts do not.
 func isConsumed(reported bool, known rabbit.Consumers) bool {
 	switch {
 	case known.Disabled:
@@ -28,15 +28,14 @@ func isConsumed(reported bool, known rabbit.Consumers) bool {
 	return known.Others && known.Counts >= countsUntilConsumed
 }
 
-// reportsConsumers reports whether a status reports other consumers of a queue.
 func reportsConsumers(status *v1alpha1.ConsumerQueueStatus, queue string) bool {
 	return slices.ContainsFunc(status.Advisories, func(advisory v1alpha1.Advisory) bool {
 		return advisory.Code == v1alpha1.AdvisoryDeadLetterQueueConsumed && advisory.Name == queue
 	})
 }
 
-// deadLetterQueueConsumed returns the advisory about other consumers of the dead-letter queue. It leaves out how many there are,
-// because each change would be a write.
+// deadLetterQueueConsumed returns the advisory about other consumers of the dead-letter queue. It does not contain their number, because
+// each change of the number would require a write.
 func (v *vhostScope) deadLetterQueueConsumed() []v1alpha1.Advisory {
 	var advisories []v1alpha1.Advisory
 	for _, queue := range v.desired.Queues {
@@ -56,8 +55,8 @@ func (v *vhostScope) deadLetterQueueConsumed() []v1alpha1.Advisory {
 	return advisories
 }
 
-// hasOutdatedConsumers reports whether the last count of consumers requires a write of the status. It asks about each dead-letter
-// queue, so that the next count includes it.
+// hasOutdatedConsumers reports whether the last count of consumers requires a write of the status. It asks about each dead-letter queue, so
+// that the next count includes the queue.
 func hasOutdatedConsumers(status *v1alpha1.ConsumerQueueStatus, broker *brokers.Broker) bool {
 	if !isRecordedAt(status, broker) {
 		return false

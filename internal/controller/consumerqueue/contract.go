@@ -30,15 +30,15 @@ const (
 	// contractGrace is how long objects that left the spec stay at the broker after the ConfigMap lost them. A kubelet takes up to
 	// 90 s to deliver a ConfigMap to pods, and consumers read the file every 30 s.
 	contractGrace = 3 * time.Minute
-	// contractRecheck is how often the ConfigMap of a topology in sync is compared. ConfigMaps are not watched, because Warren must
-	// not list them.
+	// contractRecheck is how often the ConfigMap of a topology in sync is compared. Warren does not watch ConfigMaps, because it has no
+	// permission to list them.
 	contractRecheck = 10 * time.Minute
 )
 
 // errNotManaged means that a ConfigMap was not made by Warren.
 var errNotManaged = errors.New("not managed by Warren")
 
-// contract is what spec.contract asks for.
+// contract is the contract that spec.contract requests, and its ConfigMap.
 type contract struct {
 	configMap string
 	// data has the keys of a service binding, to which the Secret of the application adds username and password; see
@@ -90,9 +90,9 @@ func (c contract) isWritten(status *v1alpha1.ContractStatus) bool {
 	return status != nil && status.ConfigMap == c.configMap && status.Hash == c.hash
 }
 
-// syncContract writes the contract if the topology is in sync: a consumer that finds a contract finds all queues, too. If the
-// spec no longer names the ConfigMap, pods may still mount it. So syncContract updates the old ConfigMap a last time, and removes it
-// from the status when those pods have read it, or immediately if a user must act.
+// syncContract writes the contract if the topology is in sync, so that a consumer that finds a contract also finds all queues. If the spec
+// no longer names the ConfigMap, pods may still mount it. So syncContract updates the old ConfigMap a last time, and removes it from the
+// status when those pods have read it, or immediately if a user must act.
 func (v *vhostScope) syncContract(ctx context.Context, outcome summary) error {
 	former := v.status.Contract
 	switch {
@@ -113,7 +113,7 @@ func (v *vhostScope) syncContract(ctx context.Context, outcome summary) error {
 	return v.writeContract(ctx, v.cq.Spec.Contract.ConfigMap)
 }
 
-// writeContract writes the ConfigMap, and records in the status what it holds.
+// writeContract writes the ConfigMap, and records the written contract in the status.
 func (v *vhostScope) writeContract(ctx context.Context, configMap string) error {
 	c, err := v.contract(configMap)
 	if err != nil {
@@ -182,8 +182,8 @@ func (v *vhostScope) own(configMap *corev1.ConfigMap) error {
 	return err
 }
 
-// withContract returns the summary of a topology in sync whose contract was to be written. A conflict changes nothing, because
-// the next try writes the contract.
+// withContract returns the summary of a topology in sync after an attempt to write its contract. A conflict does not change the summary,
+// because the next attempt writes the contract.
 func (v summary) withContract(err error) summary {
 	if err == nil || apierrors.IsConflict(err) {
 		return v
@@ -210,7 +210,7 @@ func needsUserAction(err error) bool {
 	return errors.Is(err, errNotManaged) || apierrors.IsForbidden(err) || apierrors.IsInvalid(err)
 }
 
-// retryableWrite returns the errors that may pass. The others are tried again at the next interval.
+// retryableWrite returns the error if a retry may help. Otherwise it returns nil, and the next resync tries again.
 func retryableWrite(err error) error {
 	if err == nil || needsUserAction(err) {
 		return nil
@@ -255,7 +255,7 @@ func (v *vhostScope) contractPending(ctx context.Context) string {
 		consumercontract.Duration(contractGrace), configMap)
 }
 
-// contractRequeue returns when a topology is compared again because of its contract: when consumers have read it, or to find an
+// contractRequeue returns when a topology is compared again because of its contract: when consumers have read the contract, or to detect an
 // edited ConfigMap. It returns zero without a contract.
 func (s *scope) contractRequeue() time.Duration {
 	switch left := s.contractLeft(); {

@@ -34,7 +34,7 @@ import (
 type Reconciler struct {
 	client client.Client
 	live   client.Reader
-	// leadsSince returns when this manager first reconciled a resource. It has led since then.
+	// leadsSince returns when this manager first reconciled a resource. The manager has led since then.
 	leadsSince func() time.Time
 	recorder   events.EventRecorder
 	pool       *brokers.Pool
@@ -42,7 +42,7 @@ type Reconciler struct {
 	index      *ownership.Index
 	claimLock  *ownership.ClaimLock
 	handover   *ownership.Handover
-	// refreshes makes new and deleted resources, and those with a new requested-at annotation, wait for a refresh.
+	// refreshes makes new resources, deleted resources, and resources with a new requested-at annotation wait for a refresh.
 	refreshes *brokers.RefreshGate
 	// removals makes a resource wait for a refresh before Warren removes objects that left the spec. refusals does so after the broker
 	// refused a write.
@@ -63,7 +63,7 @@ type Reconciler struct {
 // +kubebuilder:rbac:groups=messaging.warren.dev,resources=consumerqueues/status,verbs=update
 // +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create
 
-// The rate limit of reconciliations that failed for a reason that may pass.
+// The rate limit of reconciliations that failed for a temporary reason.
 const (
 	firstRetry = 500 * time.Millisecond
 	lastRetry  = 5 * time.Minute
@@ -173,8 +173,7 @@ func requeueAfter(wait time.Duration, priority int) reconciled {
 	return reconciled{Result: ctrl.Result{RequeueAfter: wait, Priority: &priority}}
 }
 
-// waiting is what a reconciliation waits for that ended without a result, so its status is not written. The zero value waits for
-// nothing.
+// waiting is why a reconciliation ended early: it waits, and its status is not written. The zero value means that it does not wait.
 type waiting struct {
 	reason string // as in the metric of reconciliations
 	retry  time.Duration

@@ -30,8 +30,8 @@ import (
 // terminationRetry is how soon a failed deletion is retried.
 const terminationRetry = 3 * time.Second
 
-// deletion is the reconciliation of a ConsumerQueue that is being deleted. It decides when to remove the topology, for how long to
-// retry that, and when to release the resource.
+// deletion is the reconciliation of a ConsumerQueue that is being deleted. It decides when to remove the topology, for how long to retry
+// the removal, and when to release the resource.
 type deletion struct{ *scope }
 
 func (s *scope) reconcileDelete(ctx context.Context) (reconciled, error) {
@@ -45,7 +45,7 @@ func (d *deletion) run(ctx context.Context) (reconciled, error) {
 	}
 	begun := conditions.Ready(d.status.Conditions).Reason == v1alpha1.ReasonTerminating
 	if !d.deleted.Has(d.cq) {
-		d.deletions.Cancel(d.key()) // the results of earlier attempts are old
+		d.deletions.Cancel(d.key()) // the results of earlier attempts are outdated
 		d.deleted.At(d.cq)
 	}
 	bc, err := brokers.ConnectionOf(ctx, d.client, d.cq)
@@ -112,8 +112,8 @@ func (d *deletion) teardownOf(bc *v1alpha1.BrokerConnection, owned []v1alpha1.To
 	return &teardown{scope: d.scope, connection: connection, version: version, holdings: holdings{owned: owned}}
 }
 
-// endRecreation completes or backs out a recreation before the topology is deleted, also one whose status was lost. It returns true
-// while the recreation runs or cannot continue. If that takes too long, the hold queue is retained, and the Event names it.
+// endRecreation completes or backs out a recreation before the topology is deleted, even if its status was lost. It returns true while the
+// recreation runs or cannot continue. If the recreation takes too long, the hold queue is retained, and the Event names the queue.
 func (d *deletion) endRecreation(
 	ctx context.Context, bc *v1alpha1.BrokerConnection, owned []v1alpha1.TopologyEntry,
 ) (result reconciled, waits bool, err error) {
@@ -146,7 +146,7 @@ func (d *deletion) endRecreation(
 	return result, true, err
 }
 
-// stepRecreation continues the recreation in the status, or recovers one that the status lacks. It returns false if there is none.
+// stepRecreation continues the recreation in the status, or recovers a recreation that the status lacks. It returns false if there is none.
 func (d *deletion) stepRecreation(ctx context.Context, connection *brokers.Broker, version vhost.Version) (isRunning bool, err error) {
 	isUnderWay := d.status.Recreation.IsUnderWay()
 	desired, _ := topology.Desired(d.cq, version) // nothing was declared by a spec that cannot be read
@@ -169,8 +169,8 @@ func (d *deletion) stepRecreation(ctx context.Context, connection *brokers.Broke
 	return v.recoverRecreation(ctx)
 }
 
-// mayHaveLostRecreation reports whether the status may lack a recreation: it has objects, and the state of none is known. That is how
-// assumeInventory fills a lost status. A ConsumerQueue without objects owns nothing.
+// mayHaveLostRecreation reports whether the status may lack a recreation. Such a status has objects, and the state of each is unknown,
+// because assumeInventory filled it. A ConsumerQueue without objects owns nothing.
 func (d *deletion) mayHaveLostRecreation(connection *brokers.Broker) bool {
 	recorded := ownership.Recorded(d.cq.Status.Location)
 	here := ownership.Location{Cluster: connection.Health().Cluster, VHost: connection.VHost()}
@@ -201,8 +201,8 @@ func (d *deletion) assumeInventory(bc *v1alpha1.BrokerConnection) {
 	d.status.Topology, d.status.TopologyOmitted = truncated(entries)
 }
 
-// teardownThrough removes the topology through a BrokerConnection, and retains what it must not or cannot delete. The teardown is nil
-// if the connection cannot be used.
+// teardownThrough removes the topology through a BrokerConnection, and retains the objects that it must not or cannot delete. The teardown
+// is nil if the connection cannot be used.
 func (d *deletion) teardownThrough(
 	ctx context.Context, bc *v1alpha1.BrokerConnection, t *teardown, owned []v1alpha1.TopologyEntry,
 ) (reconciled, error) {
@@ -217,7 +217,7 @@ func (d *deletion) teardownThrough(
 	d.unreached.Forget(d.key())
 	done, ok := d.limiter.TryAcquire(connection.Health().Cluster.Endpoint, d.key())
 	if !ok {
-		d.refreshes.Forget(d.key()) // the slot may come much later, and then needs a newer refresh
+		d.refreshes.Forget(d.key()) // the slot may become free much later, and the deletion then needs a newer refresh
 		return reconciled{waits: forSlot}, nil
 	}
 	defer done()
@@ -253,7 +253,7 @@ func (d *deletion) teardownThrough(
 	return reconciled{}, d.removeFinalizer(ctx, corev1.EventTypeNormal, retainedNote(stays))
 }
 
-// whyRetainAll returns why the resource asks to retain the whole topology; empty if it does not.
+// whyRetainAll returns why Warren retains the whole topology of the resource; empty if it does not.
 func (d *deletion) whyRetainAll(owned []v1alpha1.TopologyEntry) (kind, why string) {
 	switch {
 	case d.cq.Spec.DeletionPolicy == v1alpha1.DeletionPolicyRetain:
@@ -277,7 +277,7 @@ type retryLimit struct {
 	longest  time.Duration
 }
 
-// retryOrGiveUp retries the deletion as long as its retry budget lasts.
+// retryOrGiveUp retries the deletion until its retry budget is used up. Then it releases the resource.
 func (d *deletion) retryOrGiveUp(
 	ctx context.Context, bc *v1alpha1.BrokerConnection, limit retryLimit, why string, owned []v1alpha1.TopologyEntry,
 ) (reconciled, error) {

@@ -35,8 +35,8 @@ func failuresIn(err error) []*brokererr.ObjectError {
 	return failures
 }
 
-// unanswered replaces time-outs of queue declarations by ErrQueueNotStarted. Call it when the broker has answered a refresh since,
-// so that the network is not the cause.
+// unanswered replaces time-outs of queue declarations by ErrQueueNotStarted. Call it when the broker has since answered a refresh, which
+// shows that the network is not the cause.
 func unanswered(applied error) error {
 	failures := failuresIn(applied)
 	isUnanswered := func(failure *brokererr.ObjectError) bool {
@@ -49,7 +49,7 @@ func unanswered(applied error) error {
 	for i, failure := range failures {
 		if isUnanswered(failure) {
 			named := *failure
-			named.Err = fmt.Errorf("%w: RabbitMQ gave no answer in time, and answers other requests", brokererr.ErrQueueNotStarted)
+			named.Err = fmt.Errorf("%w: RabbitMQ gave no answer in time, but answers other requests", brokererr.ErrQueueNotStarted)
 			failure = &named
 		}
 		all[i] = failure
@@ -57,7 +57,8 @@ func unanswered(applied error) error {
 	return errors.Join(all...)
 }
 
-// retryable returns nil for errors that a user must fix: the next resync compares those again.
+// retryable returns the errors that a retry may fix. It returns nil for errors that a user must fix, because the next resync compares the
+// topology again.
 func retryable(applied error) error {
 	for _, lasting := range []error{
 		brokererr.ErrAccessRefused, brokererr.ErrPreconditionFailed, brokererr.ErrInvalidArgument,
@@ -73,7 +74,7 @@ func retryable(applied error) error {
 	return shortError{applied}
 }
 
-// shortError is an error whose text is short enough for a log, however many errors it joins.
+// shortError limits the text of an error for the log, however many errors it joins.
 type shortError struct{ error }
 
 func (e shortError) Error() string { return conditions.ErrorSummary(e.error) }

@@ -17,7 +17,7 @@ func (s *vhostScope) otherInstance() string {
 	return brokers.OtherInstance(owners)
 }
 
-// sharedVHost returns the advisory that another instance works on the vhost, if one does.
+// sharedVHost returns an advisory if another instance works on the vhost.
 func (s *vhostScope) sharedVHost() []v1alpha1.Advisory {
 	why := s.otherInstance()
 	if why == "" {
@@ -25,6 +25,7 @@ func (s *vhostScope) sharedVHost() []v1alpha1.Advisory {
 	}
 	return []v1alpha1.Advisory{{
 		Code: v1alpha1.AdvisorySharedVHost, Name: s.location.VHost,
-		Message: why + ". Until that stops, this instance removes nothing, because the other may need it. Give each instance its own vhost",
+		Message: why + ". Until it stops, this instance removes nothing, because the other one may need the objects. " +
+			"Give each instance its own vhost",
 	}}
 }

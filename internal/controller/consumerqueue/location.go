@@ -36,8 +36,8 @@ func (r *Reconciler) locationOf(ctx context.Context, cq *v1alpha1.ConsumerQueue)
 	return leads
 }
 
-// view returns the peers of a ConsumerQueue: the ConsumerQueues that name its objects, through any connection. It may ask the
-// management API of the own connection where connections of other namespaces lead.
+// view returns the peers of a ConsumerQueue: the ConsumerQueues that name its objects, through any connection. It may ask the management
+// API of this ConsumerQueue's connection where connections of other namespaces lead.
 func (r *Reconciler) view(
 	ctx context.Context, cq *v1alpha1.ConsumerQueue, own *brokers.Broker, here ownership.Location, version vhost.Version,
 ) (ownership.View, error) {
@@ -68,7 +68,7 @@ func (r *Reconciler) view(
 }
 
 // openedVHostBefore reports whether the BrokerConnection of a ConsumerQueue in another namespace has opened this vhost before, at the
-// address of the own connection. Use it for a connection that is not open, such as a suspended one.
+// address of this ConsumerQueue's connection. Use it if the other connection is not open, for example because it is suspended.
 func (r *Reconciler) openedVHostBefore(
 	ctx context.Context, other *v1alpha1.ConsumerQueue, own rabbit.Health, here ownership.Location,
 ) bool {
@@ -79,9 +79,9 @@ func (r *Reconciler) openedVHostBefore(
 	return bc.Status.Location.VHost == here.VHost && ownership.Recorded(bc.Status.Location).Cluster.Is(here.Cluster)
 }
 
-// SharesQueue reports whether another ConsumerQueue wants the queue, too, at what may be the same location. A ConsumerQueue of another
-// namespace counts wherever it is, if this namespace shares the queue with it. SharesQueue returns false for known if the index lacks
-// the ConsumerQueue, or if the broker does not show which connections lead there.
+// SharesQueue reports whether another ConsumerQueue wants the queue at a location that may be the same. A ConsumerQueue of another
+// namespace counts at any location if this namespace shares the queue with it. known is false if the index lacks the ConsumerQueue, or if
+// the broker does not show which connections lead to the location.
 func (r *Reconciler) SharesQueue(
 	ctx context.Context, cq *v1alpha1.ConsumerQueue, queue string, version vhost.Version,
 ) (shares, known bool) {
@@ -100,8 +100,9 @@ func (r *Reconciler) SharesQueue(
 	return peers.Wants(id) || peers.WantedByConsent(id), true
 }
 
-// switchLocation clears the inventory of another cluster or vhost, so that nothing is deleted here because of it. A new address of the
-// same location is recorded only when no conflict was found: until then the inventory may come from another broker. See ADR 0015.
+// switchLocation clears the inventory of another cluster or vhost, so that Warren deletes nothing here because of that inventory. It
+// records a new address of the same location only if no conflict was found, because the inventory may come from another broker. See ADR
+// 0015.
 func (r *report) switchLocation(here ownership.Location) {
 	before := ownership.Recorded(r.cq.Status.Location)
 	switch {
@@ -120,7 +121,7 @@ func (r *report) switchLocation(here ownership.Location) {
 	if stays != "" {
 		now := here.String()
 		if now == before.String() {
-			now = fmt.Sprintf("another cluster of that name, at %s", here.Cluster.Endpoint)
+			now = fmt.Sprintf("another cluster with that name, at %s", here.Cluster.Endpoint)
 			if here.Cluster.MayBe(before.Cluster) {
 				now = "possibly " + now
 			}

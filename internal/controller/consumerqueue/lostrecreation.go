@@ -11,8 +11,8 @@ import (
 	"github.com/warren-mq/warren/internal/topology/plan"
 )
 
-// recoverRecreation continues a recreation whose status was lost, if its hold queue exists. It returns false if there is none. If
-// another ConsumerQueue wants the same queue, only the ID shows whose recreation it is.
+// recoverRecreation continues a recreation whose status was lost, if its hold queue exists. It returns false if there is none. If another
+// ConsumerQueue wants the same queue, only the ID shows which ConsumerQueue began the recreation.
 func (v *vhostScope) recoverRecreation(ctx context.Context) (found bool, err error) {
 	lost := v.connection.LostRecreations(v.location.Cluster.Key())
 	for _, queue := range v.desired.Queues {
@@ -36,7 +36,8 @@ func (v *vhostScope) recover(ctx context.Context, lost brokers.LostRecreations, 
 		return err
 	}
 	if seen.Fenced && seen.IsNew {
-		// Perhaps this is the old queue, and the spec asks for the old arguments again. Nothing may begin before its delete has ended.
+		// This may be the old queue, if the spec asks for the old arguments again. No work may begin before the delete of the old queue has
+		// ended.
 		if err := lost.CheckNoDelete(ctx, of); err != nil {
 			return err
 		}

@@ -23,8 +23,8 @@ import (
 	"github.com/warren-mq/warren/internal/vhost"
 )
 
-// updateMessages updates the counts of messages if the status is written anyway or its counts are outdated. The status keeps its
-// counts while there is no connection or no count.
+// updateMessages updates the message counts if the status is written anyway or its counts are outdated. The status keeps its counts while
+// the connection is down or the messages have not been counted.
 func (s *scope) updateMessages(bc *v1alpha1.BrokerConnection) {
 	connection, _, usable := s.pool.Usable(bc)
 	if !usable || connection.Health().Err != nil {
@@ -123,7 +123,7 @@ func messagesByRole(entries []v1alpha1.TopologyEntry, messages rabbit.Messages) 
 	return byRole
 }
 
-// isOutdated reports whether the counts changed enough to write the status for them alone, whatever their age.
+// isOutdated reports whether the counts changed enough to justify a write of the status.
 func isOutdated(written, counted *v1alpha1.MessageCounts) bool {
 	if written == nil || counted == nil {
 		return written != counted
@@ -132,8 +132,8 @@ func isOutdated(written, counted *v1alpha1.MessageCounts) bool {
 		differsInMagnitude(written.DeadLettered, counted.DeadLettered) || differsInMagnitude(written.Stuck, counted.Stuck)
 }
 
-// differsInMagnitude reports whether a number became zero, left zero, or gained or lost a digit. A lost digit counts only below half
-// of the magnitude before: a number that falls from 10 counts at 4. So a number that alternates between 9 and 10 causes no writes.
+// differsInMagnitude reports whether a number became zero, left zero, or gained or lost a digit. A lost digit counts only below half of the
+// previous magnitude: a fall from 10 counts at 4, but not at 5. So a number that alternates between 9 and 10 causes no writes.
 func differsInMagnitude(written, counted *int64) bool {
 	if written == nil || counted == nil {
 		return written != counted
@@ -154,7 +154,7 @@ func magnitude(number int64) int64 {
 	return power
 }
 
-// messageCountHandler enqueues, at low priority, the ConsumerQueues whose status is outdated by a count.
+// messageCountHandler enqueues, at low priority, the ConsumerQueues whose message counts are outdated.
 func (r *Reconciler) messageCountHandler() handler.TypedEventHandler[*v1alpha1.BrokerConnection, reconcile.Request] {
 	type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
 	return handler.TypedFuncs[*v1alpha1.BrokerConnection, reconcile.Request]{
@@ -172,12 +172,12 @@ func isRecordedAt(status *v1alpha1.ConsumerQueueStatus, broker *brokers.Broker) 
 	return here.IsIn(ownership.Recorded(status.Location))
 }
 
-// queuesWithOutdatedCounts returns the ConsumerQueues of a BrokerConnection whose status is outdated by the last count. It asks
-// neither the broker nor the API server, and takes milliseconds for thousands of ConsumerQueues.
+// queuesWithOutdatedCounts returns the ConsumerQueues of a BrokerConnection whose message counts are outdated. It makes no request to the
+// broker or the API server, and takes milliseconds for thousands of ConsumerQueues.
 func (r *Reconciler) queuesWithOutdatedCounts(ctx context.Context, bc *v1alpha1.BrokerConnection) []reconcile.Request {
 	broker := r.pool.Get(client.ObjectKeyFromObject(bc))
 	if broker == nil || !broker.Health().Usable() {
-		return nil // when it is usable again, all are enqueued
+		return nil // the BrokerConnection enqueues all of them when it is usable again
 	}
 	queues, err := brokers.QueuesOf(ctx, r.client, client.ObjectKeyFromObject(bc))
 	if err != nil {

@@ -27,7 +27,7 @@ func (s *scope) countReconciliation(waits waiting, err error) {
 	metrics.Reconciliations.Inc(kind, result, reason)
 }
 
-// startDriftCounters creates a series for each kind of difference.
+// startDriftCounters creates a series for each kind of difference, because rate ignores the event that creates a series.
 func startDriftCounters() {
 	for kind, effects := range map[v1alpha1.ObjectKind][]v1alpha1.Effect{
 		v1alpha1.KindExchange: {v1alpha1.EffectDeclare, v1alpha1.EffectDelete, v1alpha1.EffectRecreate, v1alpha1.EffectNone},
@@ -55,7 +55,7 @@ func (v *vhostScope) countCorrected(found []v1alpha1.Change, after plan.Comparis
 	}
 }
 
-// notSeenBefore leaves out changes that the status lists already. A status that lists only part of the changes has a hash of all.
+// notSeenBefore returns the changes that the status does not list. A status that lists only part of the changes has a hash of all of them.
 func (v *vhostScope) notSeenBefore(found []v1alpha1.Change) []v1alpha1.Change {
 	if hash, err := plan.Hash(found); err == nil && hash == v.status.PlanHash {
 		return nil

@@ -49,8 +49,8 @@ func (s *scope) reconcileNormal(ctx context.Context) (reconciled, error) {
 	return result, err
 }
 
-// reconcileThrough continues with a BrokerConnection. While the BrokerConnection connects, or fails for less time than a restart
-// of the broker takes, it writes nothing, except for a new generation that must wait, and for drift that the snapshot shows.
+// reconcileThrough continues with a BrokerConnection. While the BrokerConnection connects, or has failed for less time than a restart of
+// the broker takes, reconcileThrough keeps the status. It only writes that a new generation must wait, and drift that the snapshot shows.
 func (s *scope) reconcileThrough(ctx context.Context, bc *v1alpha1.BrokerConnection) (reconciled, error) {
 	connection, version, usable := s.pool.Usable(bc)
 	ready := conditions.ReadyOf(bc)
@@ -73,7 +73,7 @@ func (s *scope) reconcileThrough(ctx context.Context, bc *v1alpha1.BrokerConnect
 		return reconciled{}, nil // both its end and its return are watched
 	}
 	if !bc.IsProtected() {
-		return reconciled{}, nil // it will be soon, and the change is watched
+		return reconciled{}, nil // it will be usable soon, and the change is watched
 	}
 	interval, err := bc.Spec.ResyncInterval.Parse()
 	if err != nil {
@@ -89,8 +89,8 @@ func (s *scope) reconcileThrough(ctx context.Context, bc *v1alpha1.BrokerConnect
 	return s.requeue(interval), nil
 }
 
-// requeue requeues a compared resource for the first of: its recreation, postponed objects, its contract, and the resync interval.
-// A topology in sync needs no resync, because a refresh enqueues it if anything has changed.
+// requeue requeues a compared resource for the earliest of these: its recreation, postponed objects, its contract, and the resync interval.
+// A topology in sync needs no resync, because a refresh enqueues the resource if anything has changed.
 func (s *scope) requeue(interval time.Duration) reconciled {
 	if s.postponedFor > 0 {
 		interval = min(interval, s.postponedFor)
@@ -109,13 +109,14 @@ func (s *scope) requeue(interval time.Duration) reconciled {
 	return requeueAfter(trigger.Jittered(interval), trigger.Resync)
 }
 
-// isSwapping reports whether a fence of a recreation may stand. Until it is gone, spec.suspend has no effect.
+// isSwapping reports whether a fence of a recreation may stand. Until the fence is gone, spec.suspend has no effect.
 func (s *scope) isSwapping() bool {
 	return s.status.Recreation != nil && s.status.Recreation.Phase == v1alpha1.RecreationSwapping
 }
 
-// refreshPending reports whether the resource must wait for a refresh. A new value of the annotation requested-at requires one.
-// A new resource requires one if the snapshot is older: Warren must adopt objects that were declared just before the resource.
+// refreshPending reports whether the resource must wait for a refresh. A new value of the annotation requested-at requires a refresh. A new
+// resource requires one if the snapshot is older, because Warren must adopt objects that were declared just before the resource was
+// created.
 func (s *scope) refreshPending(connection *brokers.Broker) bool {
 	asked := trigger.RequestedAt(s.cq)
 	isRequested := asked != s.status.LastHandledReconcileAt

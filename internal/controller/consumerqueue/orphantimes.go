@@ -13,9 +13,9 @@ import (
 	"github.com/warren-mq/warren/internal/vhost"
 )
 
-// orphanTimes records when objects were first seen to have left the spec of a ConsumerQueue. The snapshot may be as old as
-// resyncInterval, and another client may use such an object now. So no object is unbound or deleted before a refresh that began
-// after that time.
+// orphanTimes records when objects were first seen to have left the spec of a ConsumerQueue. The snapshot may be as old as resyncInterval,
+// and another client may have begun to use such an object. So Warren unbinds or deletes an object only after a refresh that began after
+// that time.
 type orphanTimes struct {
 	mu sync.Mutex
 	of map[client.ObjectKey]map[vhost.ID]time.Time
@@ -25,7 +25,7 @@ func newOrphanTimes() *orphanTimes {
 	return &orphanTimes{of: map[client.ObjectKey]map[vhost.ID]time.Time{}}
 }
 
-// latest replaces the recorded objects of a resource. It returns when the newest of them was first seen; zero if there is none.
+// latest replaces the recorded objects of a resource. It returns when the most recent of them was first seen; zero if there is none.
 func (o *orphanTimes) latest(resource client.ObjectKey, leaving []v1alpha1.TopologyEntry, now time.Time) (newest time.Time) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -55,7 +55,7 @@ func (o *orphanTimes) forget(resource client.ObjectKey) {
 	delete(o.of, resource)
 }
 
-// removable returns the orphans that may go now, or as soon as missing objects are declared.
+// removable returns the orphans that may be removed now, or as soon as missing objects are declared.
 func removable(comparison plan.Comparison, decided plan.Plan) []v1alpha1.TopologyEntry {
 	var entries []v1alpha1.TopologyEntry
 	for _, orphan := range comparison.Orphans {

@@ -34,7 +34,8 @@ func (v *vhostScope) contractConfigMap() string {
 	return v.cq.Namespace + "/" + written.ConfigMap
 }
 
-// pauseConsumers decides whether to ask the consumers that a recreation waits for to pause. verdict is why it does not begin now.
+// pauseConsumers decides whether to ask the consumers that a recreation waits for to pause. verdict is why the recreation does not begin
+// now.
 func (v *vhostScope) pauseConsumers(next plan.Recreation, moment plan.Moment, inspected phaseResult, verdict plan.Verdict) plan.Verdict {
 	waits := verdict.Reason == v1alpha1.ReasonWaitingForConsumers
 	isObstructed := !waits && verdict.Reason != v1alpha1.ReasonRecreationPending
@@ -69,7 +70,7 @@ func (v *vhostScope) pauseConsumers(next plan.Recreation, moment plan.Moment, in
 	return verdict
 }
 
-// giveUpPause ends a recreation that could not begin although its consumers paused. It has not written to the broker.
+// giveUpPause ends a recreation that could not begin although its consumers paused. The recreation has not written to the broker.
 func (v *vhostScope) giveUpPause(moment plan.Moment, why string) {
 	status := moment.Status
 	status.BackOutReason = v1alpha1.BackOutPauseEnded
@@ -107,7 +108,7 @@ func (s *scope) syncPause(ctx context.Context) (again time.Duration, err error) 
 		return ends.Sub(now), err
 	}
 	if err := s.writePause(ctx, nil); err != nil && now.Before(recreation.Pause.Until.Time) {
-		return 0, err // otherwise the consumers do not pause any more
+		return 0, err // after that time the consumers ignore the pause
 	}
 	recreation.Pause = nil
 	if !recreation.IsUnderWay() {
@@ -119,8 +120,8 @@ func (s *scope) syncPause(ctx context.Context) (again time.Duration, err error) 
 	return 0, nil
 }
 
-// writePause writes a pause into the contract's ConfigMap, or removes it if pause is nil. All else in the ConfigMap stays as it is:
-// the topology may not match the spec while a queue is recreated. A ConfigMap that is gone, or not managed by Warren, stays as it is.
+// writePause writes a pause into the contract's ConfigMap, or removes it if pause is nil. It changes nothing else in the ConfigMap, because
+// the topology may not match the spec while a queue is recreated. It ignores a ConfigMap that is gone or not managed by Warren.
 func (s *scope) writePause(ctx context.Context, pause *consumercontract.Pause) error {
 	if s.status.Contract == nil {
 		return nil

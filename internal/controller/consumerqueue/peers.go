@@ -16,13 +16,13 @@ import (
 	"github.com/warren-mq/warren/internal/ownership"
 )
 
-// indexPeers updates the index of ownership. It also enqueues the first list of a manager, and the ConsumerQueues that a change of
-// another one concerns:
+// indexPeers updates the index of ownership. It also enqueues the ConsumerQueues of the manager's first list, and ConsumerQueues that a
+// change of another one concerns:
 //
 //   - they lost a conflict that may be over
-//   - they are about to delete objects that the other may want now
-//   - the other is the first or the last to share their dead-letter queue
-//   - the other changes which namespaces may share an object
+//   - they are about to delete objects that the other one may now want
+//   - the other one is the first or the last to share their dead-letter queue
+//   - the other one changes which namespaces may share an object
 func (r *Reconciler) indexPeers() handler.EventHandler {
 	enqueue := func(q requests, changed *v1alpha1.ConsumerQueue, leaves bool) {
 		for _, key := range r.index.Affected(changed, leaves) {
@@ -63,15 +63,15 @@ func (r *Reconciler) indexPeers() handler.EventHandler {
 	}
 }
 
-// enqueueAffectedByConsent enqueues the ConsumerQueues that share objects with a changed one across namespaces.
+// enqueueAffectedByConsent enqueues the ConsumerQueues of other namespaces that share objects with a changed one.
 func (r *Reconciler) enqueueAffectedByConsent(q requests, before, after *v1alpha1.ConsumerQueue) {
 	for _, key := range r.index.AffectedByConsent(before, after) {
 		trigger.Enqueue(q, trigger.Noticed, reconcile.Request{NamespacedName: key})
 	}
 }
 
-// enqueueDeadLetterPeer enqueues the last remaining peer of a dead-letter queue when another one joins or leaves. If thousands share a
-// queue, a change enqueues none of them.
+// enqueueDeadLetterPeer enqueues the only other ConsumerQueue of a dead-letter queue when a second one joins or leaves. If more ConsumerQueues
+// share the queue, it enqueues none, because their advisories do not change.
 func (r *Reconciler) enqueueDeadLetterPeer(q requests, of client.ObjectKey, before, after ownership.DeadLetterQueue) {
 	if before == after {
 		return
@@ -87,14 +87,14 @@ func (r *Reconciler) enqueueDeadLetterPeer(q requests, of client.ObjectKey, befo
 // renew its lease for 10 s, and its last requests end soon after.
 const formerManager = time.Minute
 
-// peerReader reads the recorded claims of other ConsumerQueues. It reads from the cache if the cache is known to have every record,
-// and from the API server otherwise. Thousands of ConsumerQueues may name one queue, and each would cost a request.
+// peerReader reads the recorded claims of other ConsumerQueues. It reads from the cache if the cache is known to have every record, and
+// from the API server otherwise. Thousands of ConsumerQueues may name one queue, and reading each from the API server would cost a request.
 type peerReader struct {
 	client.Reader
 	reconciler *Reconciler
 }
 
-// Get reads a ConsumerQueue. The cache is old only after a write of this manager, which statuses records, or of the one before.
+// Get reads a ConsumerQueue. The cache is outdated only after a write of this manager, which statuses records, or of the former manager.
 func (r peerReader) Get(ctx context.Context, key client.ObjectKey, into client.Object, options ...client.GetOption) error {
 	if time.Since(r.reconciler.leadsSince()) > formerManager {
 		if err := r.reconciler.client.Get(ctx, key, into, options...); err == nil && !r.reconciler.statuses.IsOlder(into) {

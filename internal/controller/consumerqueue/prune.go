@@ -17,7 +17,7 @@ import (
 	"github.com/warren-mq/warren/internal/vhost"
 )
 
-// How soon a queue that left the spec is checked again. A queue with messages is checked less often the longer they may stay.
+// How soon a queue that left the spec is checked again. The longer the messages of a queue may stay, the less often the queue is checked.
 const (
 	emptyAgain       = 10 * time.Second
 	latestEmptyAgain = time.Minute
@@ -31,7 +31,7 @@ func removalOf(decided plan.Plan) rabbit.Removal {
 
 func removesAny(removal rabbit.Removal) bool { return len(removal.Bindings)+len(removal.Exchanges) > 0 }
 
-// prune tries to delete the queues that left the spec, and reports why each remaining object stays.
+// prune tries to delete the queues that left the spec, and reports why Warren retains the others.
 func (v *vhostScope) prune(comparison *plan.Comparison) {
 	owner := v.key()
 	var trying [][]string
@@ -63,7 +63,7 @@ func (v *vhostScope) prune(comparison *plan.Comparison) {
 	v.deletions.CancelExcept(owner, trying...)
 }
 
-// checkAgain returns for how long the result of a check holds.
+// checkAgain returns how soon a queue that left the spec is checked again.
 func (v *vhostScope) checkAgain(entry v1alpha1.TopologyEntry, before plan.Blocker) time.Duration {
 	if before != notEmpty {
 		return emptyAgain
@@ -73,9 +73,9 @@ func (v *vhostScope) checkAgain(entry v1alpha1.TopologyEntry, before plan.Blocke
 	return min(max(time.Duration(ttl)*time.Millisecond/emptyAgainShare, emptyAgain), latestEmptyAgain)
 }
 
-// stillDeletable returns the check right before a queue is fenced: another client may have begun to dead-letter there, or another
-// ConsumerQueue may want it. One catch-up serves all checks that wait. It may take a refresh, which waits for others, so the check
-// sets no time limit. The check holds no slot of deletions.
+// stillDeletable returns the check that runs right before a queue is fenced: another client may have begun to dead-letter to the queue, or
+// another ConsumerQueue may want it. One catch-up serves all checks that wait. A catch-up may need a refresh, which may have to wait, so
+// the check sets no time limit. The check holds no slot of deletions.
 func (v *vhostScope) stillDeletable(entry v1alpha1.TopologyEntry) func(context.Context) error {
 	now := *v
 	now.scope = v.frozen()
@@ -115,7 +115,7 @@ func orphaned(entry v1alpha1.TopologyEntry, why plan.Blocker) v1alpha1.Advisory 
 var (
 	notEmpty = plan.Blocker{Reason: v1alpha1.AdvisoryReasonNotEmpty, Message: "it holds messages or has consumers"}
 	checking = plan.Blocker{Reason: v1alpha1.AdvisoryReasonCheckingEmpty, Message: "checking whether it is empty"}
-	// blockedByHiddenBinding is why an exchange stays that the broker does not delete although nothing seems to need it.
+	// blockedByHiddenBinding is why Warren retains an exchange that the broker refuses to delete although no listed object uses it.
 	blockedByHiddenBinding = plan.Blocker{
 		Reason:  v1alpha1.AdvisoryReasonInUse,
 		Message: "it has a binding that the management API does not list, such as that of an exclusive queue",
@@ -134,8 +134,8 @@ func (v *vhostScope) blockerWhileChecking(entry v1alpha1.TopologyEntry) plan.Blo
 	return checking
 }
 
-// reasonToKeep returns why a queue could not be deleted, in words that stay the same while the reason does; zero if it was
-// deleted.
+// reasonToKeep returns why a queue could not be deleted; zero if it was deleted. The message stays the same as long as the reason does, so
+// that it causes no writes.
 func reasonToKeep(err error) plan.Blocker {
 	switch {
 	case err == nil:
@@ -146,7 +146,7 @@ func reasonToKeep(err error) plan.Blocker {
 	return plan.Blocker{Reason: v1alpha1.AdvisoryReasonDeletionFailed, Message: conditions.ErrorSummary(err)}
 }
 
-// onlyInUse reports whether nothing failed but the deletion of exchanges with bindings.
+// onlyInUse reports whether the only failures are deletions of exchanges that have bindings.
 func onlyInUse(err error) bool {
 	joined, several := err.(interface{ Unwrap() []error })
 	if !several {

@@ -185,11 +185,11 @@ func TestSwitchLocation(t *testing.T) {
 		},
 		"another cluster with the same name": {
 			before: strong("1", "rabbit@a", "mq:5672"), here: strong("2", "rabbit@a", "mq:5672"),
-			want: warning(leads + `another cluster of that name, at mq:5672` + whatIs),
+			want: warning(leads + `another cluster with that name, at mq:5672` + whatIs),
 		},
 		"perhaps another cluster with the same name": {
 			before: at("rabbit@a", "/"), here: strong("", "rabbit@a", "green:5672"),
-			want: warning(leads + `possibly another cluster of that name, at green:5672` + whatIs),
+			want: warning(leads + `possibly another cluster with that name, at green:5672` + whatIs),
 		},
 		"the cluster was renamed":          {before: strong("1", "rabbit@a", "mq:5672"), here: strong("1", "hare", "mq:5672")},
 		"the cluster's ID can be read now": {before: at("rabbit@a", "/"), here: strong("1", "rabbit@a", "mq:5672")},

@@ -23,9 +23,9 @@ import (
 const (
 	// progressInterval is how often the status shows how many messages are left.
 	progressInterval = 5 * time.Second
-	// inspectionAge is for how long the consumers and messages that were counted in a queue are current.
+	// inspectionAge is how long the counts of a queue's consumers and messages count as current.
 	inspectionAge = 5 * time.Second
-	// checkInterval is how long a queue that is in use is only counted, until it is checked again.
+	// checkInterval is the time between two checks of a queue that is in use. In between, only its consumers and messages are counted.
 	checkInterval = 5 * time.Minute
 	// slotAgain is how soon a queue tries again for a slot.
 	slotAgain = time.Second
@@ -98,8 +98,8 @@ func (v *vhostScope) dropPlanned() {
 
 func (v *vhostScope) newRecreationID() string { return recreate.NewID(v.key().String()) }
 
-// decideRecreation decides whether a permitted recreation begins, by the consumers and messages of the queue. A task counts them at
-// the broker. A recreation begins only with counts younger than inspectionAge.
+// decideRecreation decides by the consumers and messages of the queue whether a permitted recreation begins. A task counts them at the
+// broker. The counts must be younger than inspectionAge.
 func (v *vhostScope) decideRecreation(next plan.Recreation, moment plan.Moment) (plan.Verdict, *v1alpha1.RecreationStatus) {
 	key := v.key()
 	task := v.recreations.get(key, moment.Status)
@@ -165,7 +165,7 @@ func begunStatus(next plan.Recreation, moment plan.Moment, seen recreate.Seen) *
 	return &begun
 }
 
-// place is the vhost of the resource, for the limit of recreations at a time.
+// place is the vhost of the resource, for the limit of concurrent recreations.
 func (v *vhostScope) place() recreationPlace {
 	if address := v.connection.Health().Place.Address; address != "" {
 		return recreationPlace{endpoint: address, vhost: v.location.VHost}
@@ -173,15 +173,15 @@ func (v *vhostScope) place() recreationPlace {
 	return recreationPlace{namespace: v.cq.Namespace, endpoint: v.location.Cluster.Endpoint, vhost: v.location.VHost}
 }
 
-// requeueWithin reconciles the resource again after this time at the latest; zero sets no time.
+// requeueWithin requeues the resource after this time, unless it is requeued earlier. Zero does nothing.
 func (s *scope) requeueWithin(wait time.Duration) {
 	if wait > 0 && (s.recheckIn == 0 || wait < s.recheckIn) {
 		s.recheckIn = wait
 	}
 }
 
-// summaryOfVerdict returns the summary while a queue waits to be recreated. The old queue works, so Ready stays True unless a user
-// must act or another change has to wait.
+// summaryOfVerdict returns the summary while a queue waits to be recreated. The old queue works, so Ready remains True unless a user must
+// act or another change must wait.
 func (v *vhostScope) summaryOfVerdict(comparison plan.Comparison, outcome summary, verdict plan.Verdict) summary {
 	message := recreationMessage(comparison.Changes, nil) + "; " + verdict.Message
 	required := conditions.True(verdict.Reason, message)
@@ -252,7 +252,7 @@ func backOutReason(
 	case !recreates(cq):
 		return v1alpha1.BackOutAborted, "recreatePolicy is Manual, or driftPolicy is Report"
 	case isEditedBack(desired, connection, status):
-		return v1alpha1.BackOutAborted, fmt.Sprintf("the spec asks for queue %q as it is", status.Queue)
+		return v1alpha1.BackOutAborted, fmt.Sprintf("the spec asks for the old arguments of queue %q again", status.Queue)
 	}
 	return "", ""
 }
@@ -294,7 +294,7 @@ func (v *vhostScope) advance(ctx context.Context, status v1alpha1.RecreationStat
 	}
 	failed := result.err != nil && next.Phase == status.Phase
 	if failed {
-		log.FromContext(ctx).Info("A recreation cannot go on yet", "queue", status.Queue, "phase", status.Phase,
+		log.FromContext(ctx).Info("A recreation cannot continue yet", "queue", status.Queue, "phase", status.Phase,
 			"reason", conditions.ErrorSummary(result.err))
 	}
 	if failed || v.cq.Spec.Suspend && next.Phase != v1alpha1.RecreationSwapping {
@@ -306,7 +306,7 @@ func (v *vhostScope) advance(ctx context.Context, status v1alpha1.RecreationStat
 	return false, v.beginWork(ctx, next, "")
 }
 
-// beginWork writes the status of a recreation, and then begins the work of its phase. detail is for a person; see showRecreation.
+// beginWork writes the status of a recreation, and then begins the work of its phase. detail is a text for users; see showRecreation.
 func (v *vhostScope) beginWork(ctx context.Context, status v1alpha1.RecreationStatus, detail string) error {
 	status.Runs++
 	v.showRecreation(status, detail)

@@ -16,16 +16,16 @@ import (
 // maxRecreations is how many queues of a vhost are recreated at a time. Each has an AMQP connection.
 const maxRecreations = 16
 
-// The time between a failure of the work of a phase and its next attempt. The longest is short, because the fence may be closed
-// meanwhile, and because no work is tried while the broker cannot be reached.
+// The minimum and maximum wait after a phase has failed. The maximum is short, because the fence may be closed during the wait. While the
+// broker cannot be reached, no work is tried anyway.
 const (
 	firstWorkRetry = time.Second
 	lastWorkRetry  = 5 * time.Second
 )
 
 // recreationTasks runs the phases of recreations in the background, because they take longer than a reconciliation should. Each task
-// enqueues its ConsumerQueue when it has ended. A ConsumerQueue has one task at a time. It keeps its slot from Diverting until the
-// recreation is over.
+// enqueues its ConsumerQueue when it has ended. A ConsumerQueue has one task at a time. The ConsumerQueue keeps its slot from the phase
+// Diverting until the recreation has ended.
 type recreationTasks struct {
 	lifetime context.Context // of the manager, not of a call
 	enqueue  func(client.ObjectKey)
@@ -35,11 +35,11 @@ type recreationTasks struct {
 	slots map[client.ObjectKey]recreationPlace // by ConsumerQueue
 }
 
-// recreationPlace is a vhost whose recreations share slots. The namespace is empty if the connection proves the endpoint: another
-// tenant can forge any other endpoint, and must not occupy slots there.
+// recreationPlace is a vhost whose recreations share slots. The namespace is empty if the connection proves the endpoint. A tenant can
+// forge an unproven endpoint, and must not occupy the slots of other tenants there.
 type recreationPlace struct{ namespace, endpoint, vhost string }
 
-// recreationTask is the work of one phase of one recreation. The zero task is none.
+// recreationTask is the work of one phase of one recreation. The zero value means that there is no task.
 type recreationTask struct {
 	// id, phase and runs are copied from the status when the work begins.
 	id       string
@@ -51,7 +51,7 @@ type recreationTask struct {
 	result   phaseResult
 	// failures is how often in a row the work of this phase has failed.
 	failures int
-	// former is the result before this one of the same phase; nil if there is none.
+	// former is the previous result of the same phase; nil if there is none.
 	former *phaseResult
 	// taken: the status has the result.
 	taken bool
@@ -105,7 +105,7 @@ func (t recreationTask) lastResult() (phaseResult, bool) {
 	return phaseResult{}, false
 }
 
-// detail describes what the work waits for, or why its last attempt failed; empty if there is neither.
+// detail describes what the work waits for, or why its last attempt failed. It is empty if neither applies.
 func (t recreationTask) detail() string {
 	if last, known := t.lastResult(); known && last.err != nil && t.progress.Detail == "" {
 		return conditions.ErrorSummary(last.err)
@@ -122,8 +122,8 @@ func (t recreationTask) retryIn(now time.Time) time.Duration {
 	return wait - now.Sub(t.ended)
 }
 
-// get returns a copy of the task of a status; the zero task if there is none. It returns a running task whatever its phase, because
-// that task must end first. It ignores an ended task if another manager has written the status since.
+// get returns a copy of the task of a status; the zero task if there is none. It returns a running task whatever its phase, because that
+// task must end first. It ignores a task that has ended if another manager has written the status since then.
 func (r *recreationTasks) get(key client.ObjectKey, status v1alpha1.RecreationStatus) recreationTask {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -22,7 +22,6 @@ import (
 	"github.com/warren-mq/warren/internal/vhost"
 )
 
-// recreationWork is the work of one phase.
 type recreationWork struct {
 	*Reconciler
 
@@ -56,14 +55,14 @@ func (w *recreationWork) run(ctx context.Context, report func(recreate.Progress)
 	case v1alpha1.RecreationGivingBack:
 		result.progress, result.err = w.engine.GiveBack(ctx, w.recreation, report)
 		if result.err == nil {
-			result.err = w.connection.CatchUp(ctx) // the next comparison must see the new queue
+			result.err = w.connection.CatchUp(ctx) // so that the next comparison sees the new queue
 		}
 	}
 	return result
 }
 
 // inspect checks and inspects the queue. That takes about eight requests to the management API, and a queue can be in use for days. So
-// most of the time inspect only counts the consumers and messages of such a queue.
+// inspect usually only counts the consumers and messages of a queue in use.
 func (w *recreationWork) inspect(ctx context.Context) (result phaseResult) {
 	if former := w.former; former.err == nil && time.Since(former.checked) < checkInterval {
 		queue, err := w.engine.Count(ctx, w.recreation)
@@ -121,8 +120,8 @@ func (w *recreationWork) recordBindings(ctx context.Context, bindings []vhost.Bi
 	})
 }
 
-// recordDeleteSent fails if the user has asked to back out since the work began: an abort counts until the delete is sent. The status
-// is written only if the resource has not changed since it was read, so an abort comes either before the record or after it.
+// recordDeleteSent fails if the user has aborted the recreation since the work began. It writes the status only if the resource has not
+// changed since it was read. So an abort comes either before the record, and prevents the delete, or after it, and has no effect.
 func (w *recreationWork) recordDeleteSent(ctx context.Context) error {
 	return w.record(ctx, func(now *v1alpha1.ConsumerQueue) error {
 		desired, _ := topology.Desired(now, w.version) // a spec that cannot be read does not ask for the old queue
@@ -145,8 +144,8 @@ func recordedBindings(bindings []vhost.Binding) []v1alpha1.RecordedBinding {
 	return recorded
 }
 
-// recordable returns the bindings of a hold that fit into the status: another client may have bound the hold. GiveBack needs recorded
-// bindings only if the hold is gone.
+// recordable returns as many bindings of a hold as fit into the status, because another client may have bound the hold, too. GiveBack needs
+// recorded bindings only if the hold is gone.
 func recordable(bindings []vhost.Binding) []vhost.Binding {
 	left := recreate.MaxBindingBytes
 	for i, binding := range bindings {
@@ -207,8 +206,8 @@ func (v *vhostScope) isWithoutHold(status v1alpha1.RecreationStatus) bool {
 	return v.roleOf(status.Queue) == v1alpha1.RoleDelayTier && len(observed.BindingsTo[status.Queue]) == 0
 }
 
-// acceptsPast reports whether messages that came past the bindings are moved like others. The user decides only for the main queue:
-// retries reach a delay tier, and dead letters a DLQ, by the name of the queue.
+// acceptsPast reports whether messages that came past the bindings are moved like other messages. The user decides only for the main queue.
+// Retries always reach a delay tier by its name, and dead letters a DLQ.
 func (v *vhostScope) acceptsPast(status v1alpha1.RecreationStatus) bool {
 	return topology.RecreationOf(v.cq).AcceptPastBindings || v.roleOf(status.Queue) != v1alpha1.RoleMain
 }
@@ -249,13 +248,13 @@ func (v *vhostScope) endOfPhase(status v1alpha1.RecreationStatus, result phaseRe
 	}
 	reason := recreate.ReasonOf(result.err)
 	isSwapped := status.Phase == v1alpha1.RecreationSwapping && result.err == nil
-	// If such messages are refused, no other error may hide them, because the next attempt does not find them again.
+	// No other error may hide messages that came past the bindings and are refused, because the next attempt does not find them again.
 	matters := result.err == nil || reason == recreate.PublishersPastBindings || !ended.Accepts
 	if past := result.past(); past > 0 && !isSwapped && matters {
 		ended.Outcome = plan.PhaseMessagesCame
-		advice := "let publishers use mandatory, then set recreation.publishersPastBindings to Accept"
+		advice := "make publishers use mandatory, then set spec.recreation.publishersPastBindings to Accept"
 		if ended.Accepts {
-			advice = "let publishers publish through an exchange"
+			advice = "make publishers publish through an exchange"
 		}
 		ended.Message = fmt.Sprintf("%d messages came to queue %q past its bindings: %s", past, status.Queue, advice)
 		return ended
@@ -281,7 +280,7 @@ const (
 	back      = "back"
 )
 
-// countWork counts the messages of a phase and its times.
+// countWork adds the messages and times of a phase to the metrics.
 func (v *vhostScope) countWork(status v1alpha1.RecreationStatus, result phaseResult) {
 	direction := toBacklog
 	if status.Phase == v1alpha1.RecreationGivingBack {

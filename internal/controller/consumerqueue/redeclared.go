@@ -22,8 +22,8 @@ const (
 	lateEvents = 30 * time.Second
 )
 
-// redeclared records when deleted objects were declared again. A restart forgets it. An entry leaves when the object was left
-// alone for redeclaredWithin and is then deleted again, or with its ConsumerQueue.
+// redeclared records when deleted objects were declared again. A restart forgets it. An entry starts anew if the object existed for
+// redeclaredWithin before it was deleted again. It is removed with its ConsumerQueue.
 type redeclared struct {
 	clock clock.PassiveClock
 
@@ -32,7 +32,7 @@ type redeclared struct {
 }
 
 type redeclarations struct {
-	last    []time.Time // maxRedeclared at most, the oldest first
+	last    []time.Time // up to maxRedeclared, the oldest first
 	limited bool
 }
 

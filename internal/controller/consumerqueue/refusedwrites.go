@@ -10,9 +10,9 @@ import (
 	"github.com/warren-mq/warren/internal/rabbit/brokererr"
 )
 
-// awaitsRefreshOfRefusal reports whether the reconciliation ends because the broker refused a write. Another client may have changed
-// the object a moment ago, or the broker did not answer in time. The next reconciliation begins after a refresh, so the broker
-// answers. If the write fails again, the status reports that. A lost connection leads to a refresh anyway.
+// awaitsRefreshOfRefusal reports whether the reconciliation ends because the broker refused a write. Another client may have just changed
+// the object, or the broker did not answer in time. The next reconciliation begins after a successful refresh. If the write fails again,
+// the status reports that. A lost connection leads to a refresh anyway.
 func (v *vhostScope) awaitsRefreshOfRefusal(ctx context.Context, failed error) bool {
 	resource := v.key()
 	if failed == nil || ctx.Err() != nil || isLost(failed) {

@@ -42,8 +42,8 @@ func (r *report) setConditions(v summary) {
 	r.status.ObservedGeneration = r.cq.Generation
 }
 
-// setStatesUnknown marks the state of each object as Unknown, and removes what followed from the comparison. The list of objects
-// stays.
+// setStatesUnknown marks the state of each object as Unknown, and removes the other results of the comparison. It keeps the list of
+// objects.
 func (r *report) setStatesUnknown() {
 	r.status.Changes, r.status.ChangesOmitted, r.status.PlanHash, r.status.Advisories = nil, 0, "", nil
 	for i := range r.status.Topology {

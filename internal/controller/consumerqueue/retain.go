@@ -13,7 +13,7 @@ import (
 type holdings struct {
 	// owned are the objects that may be deleted.
 	owned []v1alpha1.TopologyEntry
-	// retained are the objects that are retained in any case.
+	// retained are the objects that are retained whatever the policy.
 	retained []plan.Retained
 	// unconfirmed are queues that either Warren or another client declared.
 	unconfirmed map[string]bool
@@ -23,7 +23,7 @@ func isMain(entry v1alpha1.TopologyEntry) bool {
 	return entry.Kind == v1alpha1.KindQueue && entry.Role == v1alpha1.RoleMain
 }
 
-// mainIsForeign reports whether another client has declared the main queue. That client uses the delay tiers, too.
+// mainIsForeign reports whether another client has declared the main queue. Such a client also uses the delay tiers.
 func (h *holdings) mainIsForeign(cq *v1alpha1.ConsumerQueue, observed vhost.Observed) bool {
 	_, exists := observed.Queues[cq.QueueName()]
 	return exists && !slices.ContainsFunc(h.owned, isMain)

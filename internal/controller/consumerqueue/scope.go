@@ -20,13 +20,13 @@ import (
 	"github.com/warren-mq/warren/internal/ownership"
 )
 
-// scope is one reconciliation of one ConsumerQueue. It has the steps before and after the broker is involved, and writes to the
-// API server. The steps at the broker are in vhostScope and teardown.
+// scope is one reconciliation of one ConsumerQueue. It has the steps that need no broker, and the writes to the API server. The steps at
+// the broker are in vhostScope and teardown.
 type scope struct {
 	*Reconciler
 	report
 
-	// claimWritten: this reconciliation has written the claims, so no other one has changed the resource since it began.
+	// claimWritten: this reconciliation has written the claims, so no other write has changed the resource since it began.
 	claimWritten bool
 	// postponedFor is how soon an object that others have deleted too often may be declared again; zero if there is none.
 	postponedFor time.Duration
@@ -50,9 +50,9 @@ func asStaleCache(err error) error {
 	return err
 }
 
-// finish writes the status if it has changed, then records the Events. It does so after an error, too, because a retry reads the
-// new status and sees no transition. If the reconciliation began with an old status, finish returns an error for which
-// statuswriter.IsStale is true. Other changes of the resource meanwhile do no harm.
+// finish writes the status if it has changed, then records the Events. It does so after an error, too, because a retry reads the new status
+// and sees no transition. If the reconciliation began with an old status, finish returns an error for which statuswriter.IsStale is true.
+// Other changes of the resource in the meantime are harmless.
 func (s *scope) finish(ctx context.Context) error {
 	if equality.Semantic.DeepEqual(s.cq.Status, *s.status) {
 		if s.statuses.IsOlder(s.cq) {
@@ -93,8 +93,8 @@ func (s *scope) writeClaim(ctx context.Context) error {
 	return nil
 }
 
-// verifyNotStale returns ErrStaleCache if the status at the API server is not the one with which the reconciliation began. After
-// another change it continues with the new version. A new spec enqueues the resource anyway.
+// verifyNotStale returns ErrStaleCache if the status at the API server is not the one with which the reconciliation began. If anything else
+// has changed, the reconciliation continues with the new version. A new spec enqueues the resource anyway.
 func (s *scope) verifyNotStale(ctx context.Context) error {
 	now := &v1alpha1.ConsumerQueue{}
 	err := s.live.Get(ctx, s.key(), now)
@@ -153,7 +153,7 @@ func (s *scope) removeFinalizer(ctx context.Context, kind, note string) error {
 	if client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("remove finalizer: %w", asStaleCache(err))
 	}
-	if note != "" && err == nil { // otherwise the finalizer went earlier, with its note
+	if note != "" && err == nil { // otherwise an earlier reconciliation removed the finalizer, and reported the note
 		log.FromContext(ctx).Info("Deleted; a part of the topology is retained at the broker", "retained", note)
 		s.addEvent(kind, eventRetained, "Delete", note)
 	}
@@ -170,7 +170,7 @@ func (s *scope) patchMetadata(ctx context.Context, before *v1alpha1.ConsumerQueu
 	return err
 }
 
-// markConflict reports that another ConsumerQueue has the better right. The inventory stays.
+// markConflict reports that another ConsumerQueue has the better right to an object. It keeps the inventory.
 func (s *scope) markConflict(conflict ownership.Conflict) {
 	if conditions.Ready(s.status.Conditions).Reason != v1alpha1.ReasonConflict {
 		s.addEvent(corev1.EventTypeWarning, eventConflict, "Compare", conflict.Message)

@@ -14,8 +14,8 @@ import (
 	"github.com/warren-mq/warren/internal/controller/deadletterjob"
 )
 
-// sharedDeadLetterQueue returns the advisory that other ConsumerQueues have the same dead-letter queue. It does not name them, so
-// that the status need not be written when one of several leaves.
+// sharedDeadLetterQueue returns an advisory if other ConsumerQueues have the same dead-letter queue. It does not name them, so that the
+// status need not be written when one of several leaves.
 func (v *vhostScope) sharedDeadLetterQueue() []v1alpha1.Advisory {
 	var advisories []v1alpha1.Advisory
 	for _, queue := range v.desired.Queues {
@@ -25,8 +25,8 @@ func (v *vhostScope) sharedDeadLetterQueue() []v1alpha1.Advisory {
 		advisories = append(advisories, v1alpha1.Advisory{
 			Code: v1alpha1.AdvisorySharedDeadLetterQueue, Name: queue.Name,
 			Message: fmt.Sprintf("other ConsumerQueues have the dead-letter queue %q, too. A Redrive leaves parked messages without the "+
-				"header %s, because it cannot tell their ConsumerQueue. With spec.selector.unknownOrigin it moves such messages of all "+
-				"ConsumerQueues. Set the header in the consumers, or give each ConsumerQueue its own dead-letter queue",
+				"header %s, because it cannot determine their ConsumerQueue. With spec.selector.unknownOrigin it moves such messages of "+
+				"all ConsumerQueues. Set the header in the consumers, or give each ConsumerQueue its own dead-letter queue",
 				queue.Name, consumercontract.HeaderFailureQueue),
 		})
 	}
@@ -51,7 +51,7 @@ func (v *vhostScope) sharedWithoutConsent() []v1alpha1.Advisory {
 	return advisories
 }
 
-// redriveImpossible returns the advisory that the broker has refused a Redrive, a Purge or a browse.
+// redriveImpossible returns an advisory if the broker has refused a Redrive, a Purge or a browse.
 func (v *vhostScope) redriveImpossible(ctx context.Context) ([]v1alpha1.Advisory, error) {
 	refusal, err := deadletterjob.Refusal(ctx, v.client, v.key())
 	if err != nil {

@@ -19,7 +19,7 @@ func TestSharedDeadLetterQueue(t *testing.T) {
 	shared := []v1alpha1.Advisory{{
 		Code: v1alpha1.AdvisorySharedDeadLetterQueue, Name: "grave",
 		Message: `other ConsumerQueues have the dead-letter queue "grave", too. A Redrive leaves parked messages without the header ` +
-			"x-failure-queue, because it cannot tell their ConsumerQueue. With spec.selector.unknownOrigin it moves such messages of all " +
+			"x-failure-queue, because it cannot determine their ConsumerQueue. With spec.selector.unknownOrigin it moves such messages of all " +
 			"ConsumerQueues. Set the header in the consumers, or give each ConsumerQueue its own dead-letter queue",
 	}}
 	synced := func(name, spec string) *v1alpha1.ConsumerQueue { return controllertest.Synced(t, name, spec, "") }

@@ -13,8 +13,8 @@ import (
 	"github.com/warren-mq/warren/internal/controller/trigger"
 )
 
-// connectTime is how long the connections may take after a manager starts. A working broker takes less. A resource whose connection
-// never opens must report that soon.
+// connectTime is how long the connections may take after a manager starts. A working broker takes less. The time is short, because a
+// resource whose connection never opens must report that soon.
 const connectTime = 5 * time.Second
 
 // notAtStart drops the first list of a manager; see enqueueAtStart.
@@ -22,8 +22,8 @@ func notAtStart() predicate.Predicate {
 	return predicate.Funcs{CreateFunc: func(e event.CreateEvent) bool { return !e.IsInInitialList }}
 }
 
-// enqueueAtStart enqueues a ConsumerQueue of the first list after connectTime. Its connection is usually still being made, and
-// enqueues all its ConsumerQueues when it can be used. So each of thousands is reconciled once, not twice.
+// enqueueAtStart enqueues a ConsumerQueue of the first list after connectTime. Usually the connection is still opening, and enqueues all
+// its ConsumerQueues when it is usable. So each ConsumerQueue is reconciled once, not twice.
 func (r *Reconciler) enqueueAtStart(queue requests, cq *v1alpha1.ConsumerQueue) {
 	wait := connectTime
 	if connection := r.pool.Get(brokers.ConnectionKey(cq)); connection != nil && connection.Health().Observable() {

@@ -24,7 +24,7 @@ type summary struct {
 // inSync reports whether the topology matches the spec.
 func (v summary) inSync() bool { return v.ready.Reason == v1alpha1.ReasonInSync }
 
-// summaryOfWaiting is the summary if the broker cannot be read. Drifted becomes Unknown, and RecreationRequired keeps its value.
+// summaryOfWaiting is the summary while the broker cannot be read. Drifted becomes Unknown, and RecreationRequired keeps its value.
 func summaryOfWaiting(reason, message string) summary {
 	unknown := conditions.Unknown(reason, message)
 	return summary{ready: conditions.False(reason, message), progress: conditions.Reconciling, drifted: &unknown}
@@ -36,8 +36,8 @@ func summaryOfRefusal(reason, message string) summary {
 	return summary{ready: conditions.False(reason, message), progress: conditions.Stalled, drifted: &unknown, recreation: &unknown}
 }
 
-// summarize returns the summary of a comparison and of the declaration of missing objects. The comparison came later: if nothing
-// is missing any more, a failed declaration does not matter.
+// summarize returns the summary of a comparison and of the declaration of missing objects. The comparison is newer than the declaration: if
+// nothing is missing any more, a failed declaration does not matter.
 func summarize(comparison plan.Comparison, known topology.Inventory, policy v1alpha1.DriftPolicy, applied error) summary {
 	open := comparison.ChangesBeyondUpgrade(known)
 	drifted := conditions.False(v1alpha1.ReasonInSync, "the broker matches the spec")
@@ -95,7 +95,6 @@ func readiness(
 	return conditions.True(v1alpha1.ReasonInSync, inSyncMessage(comparison)), conditions.ProgressNone
 }
 
-// restartAdvice says what to do if RabbitMQ cannot start quorum queues.
 const restartAdvice = ". If a majority of the nodes runs and this condition persists, the supervisor of dead-letter workers has stopped " +
 	"on a node (its log says rabbit_fifo_dlx_sup): restart that node"
 
@@ -125,8 +124,8 @@ func recreation(comparison plan.Comparison, refused error) *conditions.Value {
 	return &value
 }
 
-// upgradeAdvice explains objects that match the spec for an older RabbitMQ. From 4.0 on a queue without x-delivery-limit has a
-// limit of 20; before it had none.
+// upgradeAdvice explains objects that match the spec for an older RabbitMQ. A queue without x-delivery-limit has a limit of 20 from 4.0 on,
+// and no limit before.
 func upgradeAdvice(changes []v1alpha1.Change) string {
 	advice := ". These objects match the spec for an older RabbitMQ and still work. Recreate them when convenient"
 	if slices.ContainsFunc(changes, func(c v1alpha1.Change) bool { return c.Path == "arguments."+vhost.ArgDeliveryLimit }) {

@@ -46,7 +46,7 @@ func isFinal(err error) bool {
 	return false
 }
 
-// teardown removes a topology step by step.
+// teardown removes the topology of a deleted ConsumerQueue step by step.
 type teardown struct {
 	*scope
 	holdings
@@ -65,7 +65,7 @@ func (t *teardown) run(ctx context.Context) ([]plan.Retained, error) {
 			brokererr.ErrOtherCluster, recorded, recorded.Cluster.Endpoint, t.cq.ConnectionName(), here, here.Cluster.Endpoint)
 	}
 	if t.cq.Spec.DeletionPolicy == v1alpha1.DeletionPolicyRetain {
-		if t.deletions.Interrupt(t.key()) { // its rollback may fail, and then the tiers are missing
+		if t.deletions.Interrupt(t.key()) { // its rollback may fail, which leaves the tiers missing
 			return nil, errInProgress
 		}
 		return nil, t.restoreTiers(ctx, errRetain)
@@ -149,9 +149,9 @@ func (t *teardown) deleteWorkQueues(ctx context.Context, observed vhost.Observed
 	return t.deleteEmpty(observed.Cluster, step.WorkQueues, t.undecided)
 }
 
-// restoreTiers declares missing delay tiers again if the main queue cannot be deleted, and returns why it cannot. A manager that was
-// killed may have deleted the tiers, and consumers still publish retries to them. If the tiers cannot be declared, the deletion is
-// retried: the main queue must not stay without them.
+// restoreTiers declares missing delay tiers again if the main queue cannot be deleted, and returns why it cannot. A manager that was killed
+// may have deleted the tiers, and consumers still publish retries to them. If the tiers cannot be declared, the deletion is retried,
+// because the main queue must not remain without them.
 func (t *teardown) restoreTiers(ctx context.Context, trouble error) error {
 	if t.deletesMessages() || errors.Is(trouble, errInProgress) ||
 		t.deletions.AreRunning(t.key()) {
@@ -227,8 +227,8 @@ func (t *teardown) deleteWithMessages(ctx context.Context, cluster string, queue
 // 15 s after which another manager can take the lead.
 const deleteWithin = 10 * time.Second
 
-// deleteNow deletes a queue with its messages if the resource is unchanged at the API server. This manager may have been
-// paused and lost the lead: the next leader may have finished the deletion, and declared the queue for a new resource.
+// deleteNow deletes a queue with its messages if the resource is unchanged at the API server. This manager may have been paused and no
+// longer lead. The next leader may have finished the deletion, and declared the queue for a new resource.
 func (t *teardown) deleteNow(ctx context.Context, cluster, queue string) error {
 	ctx, cancel := context.WithTimeout(ctx, deleteWithin)
 	defer cancel()
@@ -238,7 +238,7 @@ func (t *teardown) deleteNow(ctx context.Context, cluster, queue string) error {
 	return t.connection.Remove(ctx, cluster, rabbit.Removal{Queues: []string{queue}})
 }
 
-// withRunning replaces the work queues of a step by the group that a running attempt deletes, which may have deleted some already.
+// withRunning replaces the work queues of a step by the group of the running attempt, which may have deleted some queues already.
 func (t *teardown) withRunning(step plan.Teardown, observed vhost.Observed) plan.Teardown {
 	if !t.deletesMessages() { // otherwise one queue is deleted after the other
 		step.WorkQueues = t.deletions.WholeGroup(t.key(), step.WorkQueues, func(queue string) bool {
@@ -249,7 +249,7 @@ func (t *teardown) withRunning(step plan.Teardown, observed vhost.Observed) plan
 	return step
 }
 
-// cancelOtherDeletions cancels attempts of a step that is over, and pruning from before the deletion of the resource.
+// cancelOtherDeletions cancels attempts of an earlier step, and pruning that began before the deletion of the resource.
 func (t *teardown) cancelOtherDeletions(step plan.Teardown) {
 	groups := slices.Collect(slices.Chunk(step.DeadLetterQueues, 1))
 	if t.deletesMessages() { // see deleteWithMessages
@@ -277,8 +277,8 @@ func (t *teardown) deleteEmpty(cluster string, queues []string, shared sharing) 
 	return err
 }
 
-// stillDeletable returns the check right before queues are fenced: another client may have begun to dead-letter there, or another
-// ConsumerQueue may want them. See vhostScope.stillDeletable.
+// stillDeletable returns the check that runs right before queues are fenced: another client may have begun to dead-letter to them, or
+// another ConsumerQueue may want them. See vhostScope.stillDeletable.
 func (t *teardown) stillDeletable(cluster string, queues []string, shared sharing) func(context.Context) error {
 	now := *t
 	now.scope = t.frozen()
@@ -323,7 +323,7 @@ func whyRetained(step plan.Teardown, queue string) string {
 // deletedListingLag is for how long another node of the broker may still list a deleted queue.
 const deletedListingLag = 5 * time.Second
 
-// checkRedeclared returns an error if a deleted queue exists again. Another client has declared it, and could do that each time.
+// checkRedeclared returns an error if a deleted queue exists again. Another client has declared it, and might do so after each deletion.
 func (t *teardown) checkRedeclared(observed vhost.Observed) error {
 	queue, since := t.deletions.Reappeared(t.key(), func(queue string) bool {
 		_, exists := observed.Queues[queue]

@@ -30,12 +30,12 @@ type vhostScope struct {
 	location   ownership.Location
 	desired    topology.Topology
 	peers      ownership.View
-	// owned are the objects that were this resource's own when the reconciliation began.
+	// owned are the objects that this resource owned when the reconciliation began.
 	owned []v1alpha1.TopologyEntry
 	known topology.Inventory
 	// comparedAt is when the vhost was compared with the spec, before the slot, the claim and the declarations.
 	comparedAt time.Time
-	// postponed are missing objects that are not declared again yet, because others have deleted them too often.
+	// postponed are missing objects that are not declared again yet, because other clients have deleted them too often.
 	postponed vhost.IDs
 }
 
@@ -132,7 +132,7 @@ func (v *vhostScope) reconcile(ctx context.Context) (waiting, error) {
 	}
 	done, ok := v.limiter.TryAcquire(v.location.Cluster.Endpoint, v.key())
 	if !ok {
-		v.orphaned.forget(v.key()) // the slot may come much later, and a removal then needs a newer refresh
+		v.orphaned.forget(v.key()) // the slot may become free much later, and a removal then needs a newer refresh
 		return forSlot, nil
 	}
 	defer done()
@@ -177,7 +177,7 @@ func (v *vhostScope) carryOut(ctx context.Context, comparison plan.Comparison, d
 	return waiting{}, v.reportOutcome(ctx, comparison, decided, before, applied)
 }
 
-// postpone removes from a plan the objects that others have deleted too often.
+// postpone removes the objects from a plan that other clients have deleted too often.
 func (v *vhostScope) postpone(decided plan.Plan) plan.Plan {
 	v.postponed, v.postponedFor = v.redeclared.postponed(v.key(), decided.Drifted())
 	if len(v.postponed) == 0 {
@@ -199,8 +199,8 @@ func (v *vhostScope) withPostponed(outcome summary) summary {
 	return outcome
 }
 
-// postponedMessage lists the exchanges and queues that others delete. If there are none, it lists bindings: the deletion of a queue
-// deletes its bindings.
+// postponedMessage lists the exchanges and queues that other clients delete. It lists bindings only if there are none, because the deletion
+// of a queue deletes its bindings.
 func postponedMessage(objects vhost.IDs) string {
 	var names, bindings []string
 	for id := range objects {
@@ -219,8 +219,8 @@ func postponedMessage(objects vhost.IDs) string {
 		consumercontract.Duration(redeclaredWithin), consumercontract.Duration(redeclareAgain))
 }
 
-// reportKnownDrift reports drift that the snapshot shows while the connection fails. It reports nothing if resolveVHost cannot place
-// the connections of other namespaces. resolveVHost may ask the management API for that, and waits for at most a second.
+// reportKnownDrift reports drift that the snapshot shows while the connection fails. It reports nothing if resolveVHost cannot determine
+// where the connections of other namespaces lead. For that, resolveVHost may ask the management API, and waits for up to a second.
 func (s *scope) reportKnownDrift(ctx context.Context, connection *brokers.Broker, version vhost.Version) error {
 	desired, refused := topology.Desired(s.cq, version)
 	if refused != nil || !s.isReady() || !isRecordedAt(s.status, connection) {
@@ -312,14 +312,14 @@ func (v *vhostScope) diffInput() plan.Input {
 	}
 }
 
-// removeWithin is how long after the comparison bindings and exchanges may be removed. The claim and the declarations may take longer,
-// and others may use the objects meanwhile.
+// removeWithin is how long after the comparison bindings and exchanges may be removed. The claim and the declarations may take longer, and
+// other clients may begin to use the objects.
 const removeWithin = time.Second
 
 // errOldComparison: everything was declared, and the removal needs a newer refresh.
 var errOldComparison = errors.New("the comparison is too old to remove objects")
 
-// apply declares what was decided, then removes what may go, and compares again.
+// apply declares the objects of the plan, then removes orphans that are not blocked, and compares again.
 func (v *vhostScope) apply(
 	ctx context.Context, comparison plan.Comparison, decided plan.Plan,
 ) (after plan.Comparison, applied error) {
@@ -340,7 +340,7 @@ func (v *vhostScope) apply(
 		comparison.Block(removal.Exchanges, blockedByHiddenBinding)
 		return comparison, nil
 	}
-	if errors.Is(applied, brokererr.ErrShared) { // found out just now
+	if errors.Is(applied, brokererr.ErrShared) { // detected by this removal
 		return v.compare(ctx), nil
 	}
 	return v.compare(ctx), applied
