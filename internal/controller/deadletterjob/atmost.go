@@ -6,18 +6,18 @@ import "github.com/warren-mq/warren/internal/rabbit/mover"
 // up to atMost as moved. So spec.maxMessages holds across crashes.
 
 const (
-	// stepSeconds is for how many seconds the largest step lasts at the rate of a job.
+	// stepSeconds is how many seconds the largest step lasts at the rate of a job.
 	stepSeconds = 5
 	// unlimitedStep is the largest step of a job without a rate, in messages.
 	unlimitedStep = 20_000
-	// A step is 1/stepShare of the largest step, after the messages that earlier crashes left uncertain are subtracted.
+	// A step is 1/stepShare of the largest step, less the messages whose outcome is uncertain.
 	stepShare = 4
 	// A step is at least 1/smallestShare of the largest step. Smaller steps would write the status too often.
 	smallestShare = 64
 )
 
-// nextAtMost returns the next value of status.atMost: the most messages that a job may move or delete, including earlier runs. The
-// rate is in messages per second; zero is unlimited.
+// nextAtMost returns the next value of status.atMost: the maximum number of messages that a job may move or delete, including earlier runs.
+// The rate is in messages per second; zero is unlimited.
 func nextAtMost(config mover.Config, progress mover.Progress, rate int) int {
 	return max(progress.Moved, min(maxMoved(config, progress), progress.Moved+atMostStep(progress, rate)))
 }
@@ -38,7 +38,7 @@ func atMostStep(progress mover.Progress, rate int) int {
 	return max(1, largest/smallestShare, (largest-uncertain)/stepShare)
 }
 
-// maxMoved returns the most messages that a job moves in all. A message that returned to the queue in a crash is moved again.
+// maxMoved returns the maximum number of messages that a job moves in total. A message that a crash returned to the queue is moved again.
 func maxMoved(config mover.Config, progress mover.Progress) int {
 	most := config.Total + progress.Unsure
 	if config.Limit > 0 {

@@ -24,7 +24,7 @@ func (s *scope) logStart(verb string) {
 		"selection", selectionText(s.before.Select), "dryRun", s.before.DryRun, "reason", s.before.Reason)
 }
 
-// logStop logs the counts of a job whose task has ended before the job. The job may be deleted before it continues.
+// logStop logs the counts of a task that has ended before its job. The job may be deleted before it continues.
 func (s *scope) logStop() {
 	s.auditLog().Info("Stopped", "consumerQueue", s.before.ConsumerQueue, "source", s.status.Source,
 		"counts", s.work.Summary(), "dryRun", s.before.DryRun)

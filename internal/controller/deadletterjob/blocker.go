@@ -19,7 +19,7 @@ type Blocker struct {
 	Progress conditions.Progress
 	// Final: the job has ended.
 	Final bool
-	// Retry is when to try again; zero is never.
+	// Retry is how soon to try again; zero means never.
 	Retry time.Duration
 	// Suspended: the job, its ConsumerQueue or its BrokerConnection is suspended.
 	Suspended bool
@@ -27,31 +27,31 @@ type Blocker struct {
 	KeepRunning bool
 }
 
-// When to try again if no event enqueues the job.
+// How soon to try again if no event enqueues the job.
 const (
 	soonRetry   = time.Second
 	waitRetry   = 30 * time.Second
 	deniedRetry = time.Minute
 )
 
-// NeedsUser reports whether waiting alone does not remove the Blocker.
+// NeedsUser reports whether a user must act to remove the Blocker.
 func (b *Blocker) NeedsUser() bool { return b.Progress != conditions.Reconciling }
 
 func suspended(format string, args ...any) *Blocker {
 	return &Blocker{Ready: conditions.Value{Message: fmt.Sprintf(format, args...)}, Suspended: true}
 }
 
-// waiting is the Blocker if the operator or the broker must act first.
+// waiting returns the Blocker of a job that waits for the operator or the broker.
 func waiting(reason, format string, args ...any) *Blocker {
 	return &Blocker{Ready: conditions.Unknown(reason, fmt.Sprintf(format, args...)), Progress: conditions.Reconciling, Retry: waitRetry}
 }
 
-// stalled is the Blocker if a user must change something.
+// stalled returns the Blocker of a job that continues only if a user changes something.
 func stalled(reason, format string, args ...any) *Blocker {
 	return &Blocker{Ready: conditions.False(reason, fmt.Sprintf(format, args...)), Progress: conditions.Stalled, Retry: waitRetry}
 }
 
-// failed ends a job that cannot go on.
+// failed ends a job that cannot continue.
 func failed(reason, format string, args ...any) *Blocker {
 	return &Blocker{Ready: conditions.False(reason, fmt.Sprintf(format, args...)), Progress: conditions.Stalled, Final: true}
 }
@@ -67,8 +67,8 @@ func (b *Blocker) brief() *Blocker {
 	return b
 }
 
-// missingBudget is how long a job that has not begun waits for a missing ConsumerQueue. The user may have meant another ConsumerQueue
-// than one that is created much later.
+// missingBudget is how long a job that has not begun waits for a missing ConsumerQueue. If a ConsumerQueue of that name is created much
+// later, the user may have meant another one.
 const missingBudget = time.Minute
 
 // limitWait makes the Blocker of a missing ConsumerQueue final after missingBudget, which begins when the status first reports it.

@@ -26,7 +26,7 @@ type Reconciler struct {
 	Recorder events.EventRecorder
 	Finder   *Finder
 	Tasks    *Tasks
-	// Limiter leaves workers to other namespaces while jobs wait for brokers that answer slowly.
+	// Limiter reserves workers for other namespaces while jobs wait for brokers that answer slowly.
 	Limiter *brokers.Limiter
 	Now     func() time.Time
 	Log     logr.Logger
@@ -41,7 +41,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 	return result, err
 }
 
-// reconcile is Reconcile. waitsToCount: the job waits for a slot of the Limiter.
+// reconcile does the work of Reconcile. waitsToCount reports whether the job waits for a slot of the Limiter.
 func (r *Reconciler) reconcile(ctx context.Context, request ctrl.Request) (result ctrl.Result, waitsToCount bool, err error) {
 	key := Key{r.Kind, request.NamespacedName}
 	object := r.Kind.empty()
@@ -119,7 +119,7 @@ func (r *Reconciler) expire(ctx context.Context, job Job) (ctrl.Result, error) {
 	return ctrl.Result{}, r.Client.Delete(ctx, job.Object, client.Preconditions{UID: &uid, ResourceVersion: &version})
 }
 
-// Start waits until the manager stops. It then writes the progress of the tasks that the stop has ended.
+// Start waits until the manager stops. It then writes the final progress of the running tasks.
 func (r *Reconciler) Start(ctx context.Context) error {
 	<-ctx.Done()
 	r.Tasks.awaitEnd()
@@ -142,7 +142,7 @@ func (r *Reconciler) Start(ctx context.Context) error {
 	return errors.Join(failures...)
 }
 
-// lastWrites is how long Start may take for these writes.
+// lastWrites is how long Start may take to write the progress of the tasks.
 const lastWrites = 5 * time.Second
 
 // EmitMetrics emits the metrics of all jobs of the kind.

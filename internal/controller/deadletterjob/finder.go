@@ -21,7 +21,7 @@ import (
 	"github.com/warren-mq/warren/internal/vhost"
 )
 
-// SharesQueue reports whether another ConsumerQueue wants the queue, too. known is false while Warren cannot find out.
+// SharesQueue reports whether another ConsumerQueue wants the queue, too. known is false while Warren cannot determine that.
 type SharesQueue func(ctx context.Context, cq *v1alpha1.ConsumerQueue, queue string, version vhost.Version) (shares, known bool)
 
 // Finder finds the dead-letter queue of a ConsumerQueue at its broker.
@@ -62,7 +62,7 @@ type Details struct {
 	Limited bool
 	// DelaysReturned: the broker may hide returned messages for some time.
 	DelaysReturned bool
-	// SingleActiveConsumer: while another consumer is active, the broker delivers messages to that consumer only.
+	// SingleActiveConsumer: the broker delivers messages only to one consumer, which may belong to another client.
 	SingleActiveConsumer bool
 }
 

@@ -96,7 +96,7 @@ func (r *Reconciler) recordInConsumerQueue(ctx context.Context, job Job) error {
 	return nil
 }
 
-// withFinished returns the list with the job as its newest entry. A job that is listed already keeps its times.
+// withFinished returns the list with the job as its newest entry. A job that is already listed keeps its times.
 func withFinished(list []v1alpha1.FinishedJob, job finished) []v1alpha1.FinishedJob {
 	if at := slices.IndexFunc(list, job.isSameJob); at >= 0 {
 		job.StartTime, job.CompletionTime = list[at].StartTime, list[at].CompletionTime

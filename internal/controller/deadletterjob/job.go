@@ -41,7 +41,7 @@ type Job struct {
 	// RequestedBy and Reason are empty if the spec does not set them.
 	RequestedBy, Reason string
 	Select              *v1alpha1.DeadLetterSelector
-	// TTL is for how many seconds the job is kept after it has ended; nil is forever.
+	// TTL is how many seconds the job is kept after it has ended; nil means forever.
 	TTL *int32
 	// Rate and MaxDepth limit the move; see mover.Settings. They may change while the task runs.
 	Rate, MaxDepth int
@@ -53,8 +53,8 @@ type Job struct {
 // the job.
 type Work interface {
 	Job() Job
-	// SyncProgress copies the progress of the task into the status; the zero Task if no task has begun. It returns a Blocker if the
-	// job has ended or cannot go on. If it returns nil for a task that has ended, the job needs another task.
+	// SyncProgress copies the progress of the task into the status. The task is zero if none has begun. It returns a Blocker if the job has
+	// ended or cannot continue. If it returns nil for a task that has ended, the job needs another task.
 	SyncProgress(task Task) *Blocker
 	// ResolveDestination sets the destination of the Move. It returns a Blocker if messages cannot go there.
 	ResolveDestination(ctx context.Context, from Queue, move *Move) (*Blocker, error)

@@ -38,7 +38,7 @@ func (m Move) To() *contract.Route {
 	return &m.Route
 }
 
-// whyDrops describes why a queue on the route drops messages when it is full; empty if none does. It returns false before the vhost was
+// whyDrops describes why a queue on the route drops messages when it is full; empty if none does. read is false until the vhost has been
 // read.
 func (m Move) whyDrops() (why string, read bool) {
 	observed, read := m.Broker.Observe(vhost.Selection{Queues: m.RouteQueues})
@@ -70,7 +70,7 @@ func (m Move) drops() func() bool {
 	}
 }
 
-// is reports whether a task for this move is right for the other move, too.
+// is reports whether a task for this move also carries out the other move.
 func (m Move) is(other Move) bool {
 	return m.Broker == other.Broker && m.Queue == other.Queue && m.Destination == other.Destination && m.Route == other.Route &&
 		m.Behind == other.Behind && m.Limited == other.Limited &&

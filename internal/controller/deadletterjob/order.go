@@ -55,9 +55,9 @@ func (s *scope) jobsOfConsumerQueue(ctx context.Context) (jobs []Job, err error)
 	return slices.DeleteFunc(jobs, func(job Job) bool { return job.ConsumerQueue != s.before.ConsumerQueue }), err
 }
 
-// checkOvertaken returns the Blocker of a job that was suspended or stalled while another job took messages of the queue. The other
-// job may have taken messages of its total, and newer dead letters cannot be distinguished from the rest. shares: jobs of other
-// ConsumerQueues may have done that, too.
+// checkOvertaken returns the Blocker of a job that was suspended or stalled while another job took messages of the queue. The other job may
+// have taken messages that the first one has counted, and newer dead letters cannot be distinguished from the rest. If shares is true, the
+// other job may also belong to another ConsumerQueue.
 func (s *scope) checkOvertaken(ctx context.Context, shares bool) (*Blocker, error) {
 	if !s.before.hasBegun() {
 		return nil, nil
@@ -91,8 +91,8 @@ func (s *scope) checkOvertaken(ctx context.Context, shares bool) (*Blocker, erro
 	return nil, nil
 }
 
-// jobsAndRecords returns the jobs of the ConsumerQueue, and the ConsumerQueue, which lists its finished jobs; with shares, those of all
-// namespaces. The caller must not change them.
+// jobsAndRecords returns the jobs of the ConsumerQueue, and the ConsumerQueue, which lists its finished jobs. If shares is true, it returns
+// all jobs and ConsumerQueues of all namespaces. The caller must not change them.
 func (s *scope) jobsAndRecords(ctx context.Context, shares bool) (jobs []Job, cqs []*v1alpha1.ConsumerQueue, err error) {
 	if !shares {
 		jobs, err := s.jobsOfConsumerQueue(ctx)
@@ -128,7 +128,7 @@ func (s *scope) isAt(location v1alpha1.Location) bool {
 	return ownership.Recorded(location).IsIn(ownership.Recorded(s.status.Location))
 }
 
-// overtaken does not name jobs of other namespaces.
+// overtaken ends a job because another one has taken messages of its queue. The message does not name jobs of other namespaces.
 func (s *scope) overtaken(kind Kind, other client.ObjectKey) *Blocker {
 	name := fmt.Sprintf("%s %q", kind, other.Name)
 	if other.Namespace != s.before.GetNamespace() {

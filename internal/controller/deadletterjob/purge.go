@@ -62,8 +62,8 @@ func (w *purgeWork) isCounted() bool { return w.status.Matched != nil }
 func (w *purgeWork) ResolveDestination(_ context.Context, _ Queue, m *Move) (*Blocker, error) {
 	if m.Limited {
 		return stalled(v1alpha1.ReasonDeliveryLimited,
-			"queue %q has a delivery limit, so the broker may delete messages that are examined and stay. A Purge examines all "+
-				"messages to count them. Recreate the queue with deliveryLimit Unlimited, or move all messages to another "+
+			"queue %q has a delivery limit, so the broker may delete messages that are examined and returned. A Purge examines "+
+				"all messages to count them. Recreate the queue with deliveryLimit Unlimited, or move all messages to another "+
 				"ConsumerQueue by a Redrive", m.Queue.Name), nil
 	}
 	return nil, nil

@@ -21,8 +21,8 @@ func (f purgeFilter) Skips(message *amqp.Delivery, size int64) string {
 
 func (f purgeFilter) ID(message *amqp.Delivery) string { return deadletter.Fingerprint(message) }
 
-// newPurgeFilter returns the filter of a Purge. It computes ages at the time when the Purge was created, so that no message
-// begins to match between count and deletion.
+// newPurgeFilter returns the filter of a Purge. It computes the ages of messages as of the creation of the Purge, so that no message begins
+// to match between count and deletion.
 func newPurgeFilter(purge *v1alpha1.Purge, m Move) (purgeFilter, *Blocker) {
 	selector, wrong := compileSelector(purge.Spec.Selector)
 	if wrong != nil {

@@ -18,8 +18,8 @@ import (
 func (w *redriveWork) ResolveDestination(ctx context.Context, from Queue, m *Move) (*Blocker, error) {
 	if leaves := w.whyMessagesStay(m.Source.Shared); m.Limited && leaves != "" {
 		return stalled(v1alpha1.ReasonDeliveryLimited,
-			"queue %q has a delivery limit, so the broker may delete messages that are examined and stay. Some would stay, because %s. "+
-				"Move all messages, or recreate the queue with deliveryLimit Unlimited", m.Queue.Name, leaves), nil
+			"queue %q has a delivery limit, so the broker may delete messages that are examined and returned. This Redrive would "+
+				"return some, because %s. Move all messages, or recreate the queue with deliveryLimit Unlimited", m.Queue.Name, leaves), nil
 	}
 	stop, err := w.findDestination(ctx, from, m)
 	if stop != nil || err != nil {

@@ -47,7 +47,7 @@ func Refusal(ctx context.Context, reader client.Reader, cq client.ObjectKey) (st
 	return "", nil
 }
 
-// isRefused reports whether a job cannot go on because the user lacks a permission at the broker.
+// isRefused reports whether a job cannot continue because the user lacks a permission at the broker.
 func isRefused(job Job) bool {
 	ready := conditions.Ready(job.Status.Conditions)
 	return job.Status.CompletionTime == nil && ready.Status == metav1.ConditionFalse && ready.Reason == v1alpha1.ReasonPermissionDenied

@@ -19,7 +19,7 @@ type QueueKey struct {
 	Name    string
 }
 
-// mayBe reports whether two keys may be of the same queue. In one namespace, the addresses of a cluster may differ. Between two
+// mayBe reports whether two keys may identify the same queue. In one namespace, the addresses of a cluster may differ. Between two
 // namespaces, both must have opened the vhost at the same address, because another tenant can forge everything else.
 func (k QueueKey) mayBe(other QueueKey) bool {
 	if k.Connection.Namespace != other.Connection.Namespace && (k.Address == "" || k.Address != other.Address) {
@@ -34,7 +34,7 @@ type User struct {
 	client.ObjectKey
 }
 
-// Uses describes what a user does, for a reader of a namespace. It does not name jobs of other namespaces.
+// Uses describes what a user does, for a reader in the given namespace. It does not name jobs of other namespaces.
 func (u User) Uses(queue, namespace string) string {
 	switch {
 	case u.Kind == "":
@@ -60,7 +60,7 @@ type Entry struct {
 	user     User
 	granted  func()
 	waits    bool
-	// browses: the user may be admitted beside a job of its namespace. beside is that job, after the admission.
+	// browses: the user may be admitted beside a job of its namespace. beside is that job once the user is admitted.
 	browses bool
 	beside  *Entry
 	// held returns how many messages a job holds. It is nil if the user admits no browse beside it.
@@ -98,8 +98,8 @@ func (r *Register) admit(entry *Entry) (admitted bool) {
 	return !entry.waits
 }
 
-// blocker returns the entry that another one waits for; nil if there is none. That is the first one in front of it, or a browse that
-// was admitted before.
+// blocker returns the entry that the given entry waits for; nil if there is none. That is the first entry in front of it, or a browse that
+// was already admitted.
 func (r *Register) blocker(waiting *Entry) *Entry {
 	isInFront := true
 	for _, entry := range r.entries {
@@ -111,8 +111,8 @@ func (r *Register) blocker(waiting *Entry) *Entry {
 	return nil
 }
 
-// host returns the job beside which a browse may run; nil if there is none. Browses slow a job down, so browses of other
-// namespaces wait. Only one browse is admitted at a time: two could return their messages in another order.
+// host returns the job beside which a browse may run; nil if there is none. Browses slow a job down, so browses of other namespaces wait.
+// Only one browse is admitted at a time, because two browses could change the order of the messages.
 func (r *Register) host(browse *Entry) *Entry {
 	for _, entry := range r.entries {
 		if entry.held != nil && entry.queue.mayBe(browse.queue) && entry.user.Namespace == browse.user.Namespace && !r.isBrowsed(entry) {
@@ -170,7 +170,8 @@ func (e *Entry) Leave() {
 	})
 }
 
-// change changes the Register, and admits users that need not wait any longer. In between, a waiting entry might have no blocker.
+// change changes the Register, and admits users that no longer need to wait. Both happen under one lock, because a waiting entry must have
+// a blocker.
 func (r *Register) change(change func()) {
 	for _, entry := range r.admittedAfter(change) {
 		entry.granted()

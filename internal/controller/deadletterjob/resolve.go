@@ -47,7 +47,7 @@ func (s *scope) findQueue(ctx context.Context) (Queue, *Blocker, error) {
 	began := ownership.Recorded(s.status.Location)
 	switch {
 	case blocker != nil && blocker.Ready.Reason == v1alpha1.ReasonConsumerQueueNotFound:
-		metrics.ForgetConsumerQueue(s.before.GetNamespace(), s.before.ConsumerQueue) // the move may have counted after the deletion
+		metrics.ForgetConsumerQueue(s.before.GetNamespace(), s.before.ConsumerQueue) // the move may have counted more since the deletion
 		return from, failed(v1alpha1.ReasonConsumerQueueGone, "%s; %s", blocker.Ready.Message, s.work.Summary()), nil
 	case from.Broker != nil && !from.Location.IsIn(began):
 		return from, failed(v1alpha1.ReasonConnectionChanged, "BrokerConnection %q leads to %s now, and the %s began in %s; %s",

@@ -24,7 +24,7 @@ import (
 type scope struct {
 	*Reconciler
 
-	// before is the job as it was last read or written.
+	// before is the job as last read or written.
 	before Job
 	work   Work
 	// status is the status that this reconciliation changes. It belongs to the object of work.
@@ -62,7 +62,7 @@ func (s *scope) reconcile(ctx context.Context) (time.Duration, error) {
 		}
 		s.Tasks.change(s.key(), s.settings())
 		return s.writeProgress(ctx, running)
-	case running.runs(): // it settles what it has published, then enqueues the job
+	case running.runs(): // it settles the published messages, then enqueues the job
 		s.Tasks.stop(s.key())
 		return s.writeProgress(ctx, running)
 	case why != nil:
@@ -206,7 +206,7 @@ func (s *scope) setLocation(m Move) {
 	ownership.Location{Cluster: m.Broker.Health().Cluster, VHost: m.Queue.Location.VHost}.Record(&s.status.Location)
 }
 
-// count counts the messages once. Messages that arrive later are left to the next job.
+// count counts the messages when the job begins. The job does not take messages that arrive later.
 func (s *scope) count(ctx context.Context, m Move) *Blocker {
 	if s.before.hasBegun() {
 		return nil
@@ -215,7 +215,7 @@ func (s *scope) count(ctx context.Context, m Move) *Blocker {
 	if !ok {
 		s.waitsToCount = true
 		stop := waiting(v1alpha1.ReasonQueued, "jobs whose brokers answer slowly leave no worker free to count the messages of queue %q. "+
-			"This one begins by itself when a worker is free", m.Queue.Name)
+			"This job begins by itself when a worker is free", m.Queue.Name)
 		stop.Retry = brokers.LimiterRetry
 		return stop
 	}
@@ -253,7 +253,7 @@ func tooBusy(queue string) *Blocker {
 	return stop
 }
 
-// checkCounted returns a Blocker if a queue that reports zero messages has one. A busy quorum queue does that, and the job would end
+// checkCounted returns a Blocker if a queue reports zero messages but holds some. A busy quorum queue does that, and the job would end
 // immediately.
 func (s *scope) checkCounted(ctx context.Context, m Move) *Blocker {
 	counted := true

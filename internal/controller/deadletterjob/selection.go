@@ -17,8 +17,8 @@ func compileSelector(given *v1alpha1.DeadLetterSelector) (*deadletter.Selector, 
 	return selector, nil
 }
 
-// countedApart returns the function that selects messages to count separately: messages of unknown origin in a shared queue. It
-// returns nil if the rules select no such message.
+// countedApart returns the function that selects messages to count separately: messages of unknown origin in a shared queue. It returns nil
+// if the rules select none of them.
 func countedApart(rules deadletter.Rules) func(*amqp.Delivery) bool {
 	if !rules.Source.Shared || !rules.Selector.UnknownOrigin {
 		return nil

@@ -6,16 +6,16 @@ import (
 	"time"
 )
 
-// How many jobs may run a task at a time. Each has an AMQP connection, and may keep a body of amqpconn.LargestBody in memory.
+// Limits of concurrent tasks. Each has an AMQP connection, and may hold a body of amqpconn.LargestBody in memory.
 const (
-	// namespaceSlots is for the jobs of a namespace that move, delete or count. A job that waits for a queue or for the broker is not
-	// counted here, so it delays no other job.
+	// namespaceSlots limits the jobs of a namespace that move, delete or count messages. A job that waits for a queue or for the broker
+	// does not count, so that it delays no other job.
 	namespaceSlots = 4
-	// namespaceJobs is for all jobs of a namespace that have begun, processJobs for those of all namespaces. A namespace gets more than
-	// one only from the first half: the other half is reserved for namespaces without a job.
+	// namespaceJobs limits the jobs of a namespace that have begun, and processJobs those of all namespaces. While less than half of
+	// processJobs have begun, a namespace may have several jobs. The other half is reserved for namespaces without a job.
 	namespaceJobs = 8
 	processJobs   = 32
-	// slotKept is how long a move that waits for a queue or for the broker keeps its slot if another job needs it.
+	// slotKept is how long a move that waits for a queue or for the broker keeps its slot if another job needs the slot.
 	slotKept = 30 * time.Second
 )
 
@@ -30,7 +30,7 @@ const (
 	processJobsFull slotLimit = "processJobs"
 )
 
-// Wait is why a job does not get its turn now. The zero Wait is none.
+// Wait is why a job does not get its turn now. The zero value means that it need not wait.
 type Wait struct {
 	// blockedBy has the turn at the queue.
 	blockedBy User
@@ -81,7 +81,7 @@ func (t *Tasks) count(namespace string) (used usage) {
 	return used
 }
 
-// fullLimit returns the limit because of which no other job of a namespace with this usage may begin; empty if one may.
+// fullLimit returns the limit that keeps another job from beginning in a namespace with this usage; empty if one may begin.
 func (t *Tasks) fullLimit(used usage) slotLimit {
 	switch {
 	case used.slots >= namespaceSlots:
@@ -96,10 +96,10 @@ func (t *Tasks) fullLimit(used usage) slotLimit {
 	return ""
 }
 
-// reclaim stops one move that waits, because a job of a namespace with this usage needs its slot. The end of the move enqueues the
-// job, which calls reclaim again if it needs another slot. Without reclaim, jobs that wait for days would keep jobs from
-// beginning that can take messages now. The stopped job continues later, unless a job of another ConsumerQueue takes messages of a shared
-// queue meanwhile: then checkOvertaken ends it.
+// reclaim stops one move that waits, because a job of a namespace with this usage needs its slot. The end of the move enqueues the job,
+// which calls reclaim again if it needs another slot. Without reclaim, jobs that wait for days would block other jobs that could take
+// messages now. The stopped job continues later, unless a job of another ConsumerQueue takes messages of a shared queue meanwhile: then
+// checkOvertaken ends it.
 func (t *Tasks) reclaim(namespace string, used usage, full slotLimit) {
 	if full == namespaceSlotsFull { // jobs that wait do not count
 		return
@@ -107,7 +107,7 @@ func (t *Tasks) reclaim(namespace string, used usage, full slotLimit) {
 	var longest *Task
 	most := 0
 	for key, has := range t.of {
-		if has.isReclaimed() && has.runs() { // its slot is free soon
+		if has.isReclaimed() && has.runs() { // its slot will soon be free
 			return
 		}
 		begun := t.count(key.Namespace).begun
@@ -115,7 +115,7 @@ func (t *Tasks) reclaim(namespace string, used usage, full slotLimit) {
 		case !has.mayBeReclaimed(t.slotKept):
 			continue
 		case key.Namespace == namespace, full == processJobsFull:
-		case full == namespaceJobsFull, begun <= used.begun+1: // the other namespace would have fewer afterwards
+		case full == namespaceJobsFull, begun <= used.begun+1: // the other namespace would end up with fewer jobs
 			continue
 		}
 		if longest == nil || cmp.Or(cmp.Compare(begun, most), longest.waitsSince.Compare(has.waitsSince)) > 0 {

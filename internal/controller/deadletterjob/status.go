@@ -86,7 +86,7 @@ func runningCondition(progress mover.Progress, reason, message string) condition
 	switch progress.State {
 	case mover.Connecting, mover.Moving, "":
 		if progress.Detail != "" {
-			message = "connects again: " + progress.Detail
+			message = "reconnects: " + progress.Detail
 		}
 		return conditions.Unknown(reason, message)
 	}

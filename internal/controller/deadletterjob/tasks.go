@@ -32,12 +32,12 @@ type Tasks struct {
 	// slotKept is how long a move that waits keeps its slot although another job needs it.
 	slotKept time.Duration
 
-	// users has the jobs and all others who take messages out of dead-letter queues. entries are those of the jobs.
+	// users has all users of dead-letter queues. entries has the entries of the jobs.
 	users   *Register
 	entries map[Key]*Entry
 }
 
-// Task is a job that has its turn, with its move once that has begun. The zero Task means that the job has no turn.
+// Task is a job that has its turn, and its move if the move has begun. The zero Task means that the job does not have its turn.
 type Task struct {
 	uid   types.UID
 	queue QueueKey
@@ -53,11 +53,11 @@ type Task struct {
 	waitsSince time.Time
 	// reclaimed is what the move waited for when another job needed its slot; zero if the move kept its slot.
 	reclaimed mover.Progress
-	// Err is why the move cannot go on.
+	// Err is why the move cannot continue.
 	Err error
 	// writtenAt is when the status was last written.
 	writtenAt time.Time
-	// config is that of the move, without what Tasks adds.
+	// config is the configuration of the move, without the fields that Tasks sets.
 	config mover.Config
 }
 
@@ -78,7 +78,7 @@ func (t Task) waits() bool {
 // runs reports whether the move has begun and has not ended.
 func (t Task) runs() bool { return t.HasBegun() && !t.Ended }
 
-// NewTasks returns Tasks whose moves end with a context and take turns with the other users of a Register.
+// NewTasks returns Tasks whose moves end with lifetime, and take turns with the other users of a Register.
 func NewTasks(lifetime context.Context, users *Register) *Tasks {
 	return &Tasks{
 		lifetime: lifetime, enqueuers: map[Kind]func(client.ObjectKey){}, of: map[Key]*Task{}, queued: map[Key]bool{},
@@ -204,8 +204,8 @@ func (t *Tasks) progressOf(task *Task) mover.Progress {
 
 func (t *Tasks) enqueue(key Key) { t.enqueuers[key.Kind](key.ObjectKey) }
 
-// report records the progress of a move. changed: the status must be written, because the move changed its state or needs
-// another atMost. freed: the move has begun to wait, so its slot is free.
+// report records the progress of a move. changed reports whether the status must be written, because the move changed its state or needs
+// another atMost. freed reports whether the move has begun to wait, which frees its slot.
 func (t *Tasks) report(of *Task, progress mover.Progress) (changed, freed bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -260,7 +260,7 @@ func (t *Tasks) awaitEnd() {
 	}
 }
 
-// stop tells the move of a job to settle what it has published, and to end.
+// stop makes the move of a job settle its published messages and end.
 func (t *Tasks) stop(key Key) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -300,8 +300,8 @@ func (t *Tasks) drop(key Key, uid types.UID) {
 	}
 }
 
-// forget stops the task of a job that is gone, or of a deleted job of the same name. A move keeps its turn until it has
-// settled what it has published.
+// forget stops the task of a job that is gone, or of a deleted job of the same name. A move keeps its turn until it has settled its
+// published messages.
 func (t *Tasks) forget(key Key, but types.UID) {
 	t.mu.Lock()
 	old := t.of[key]
