@@ -9,19 +9,20 @@ import (
 )
 
 // A prefetch limits the number of deliveries, not their size, and a queue can have many small messages in front of many large ones. So a
-// connection drops each arriving message that exceeds its share of the memory: the AMQP library then sees a message without headers and
-// body. The caller returns such messages to the queue and prefetches fewer.
+// connection drops each arriving message that exceeds its share of the memory. The AMQP library then sees a message without headers and
+// body. The caller returns such a message to the queue, and reduces its prefetch.
 
 const (
 	// LargestBody is the largest body that a move or a browse reads, in bytes: the default of max_message_size since RabbitMQ 4.0.
 	LargestBody = 16 << 20
-	// ConnectionBodies is how many bytes of messages one connection retains at most, and processBodies how many all connections together. A
-	// connection that retains no message may always retain one, so no connection waits for another. It may also retain ownBodies: otherwise
-	// the moves of one tenant that wait with large messages would leave a browse of many small ones one message at a time.
+	// ConnectionBodies is the maximum size of the messages that a connection retains, in bytes, and processBodies that of all connections
+	// together. A connection that retains no message may always retain one, so that no connection waits for another. It may also always
+	// retain ownBodies. Otherwise, while moves of one tenant wait with large messages, a browse of many small messages would get only one
+	// message at a time.
 	ConnectionBodies = 24 << 20
 	processBodies    = 48 << 20
 	ownBodies        = 256 << 10
-	// largeBody is the size from which bodies can make garbage faster than the collector frees it on a busy machine. After every
+	// largeBody is the size from which bodies can create garbage faster than the collector frees it on a busy machine. After every
 	// garbageLimit bytes of such bodies, the connection that receives the next one waits for a collection.
 	largeBody    = 1 << 20
 	garbageLimit = 24 << 20
@@ -61,8 +62,8 @@ type retained struct {
 	memory int64 // with the memory of the headers
 }
 
-// dropped is a message that was dropped, or whose body was. size is the size of a body that is too large, and otherwise the memory
-// that there was no room for.
+// dropped is a message that was dropped, or whose body was dropped. size is the size of a body that is too large, or else the memory that
+// the message would have taken.
 type dropped struct {
 	size     int64
 	tooLarge bool
@@ -162,9 +163,9 @@ func (c *Conn) Release(message *amqp.Delivery) {
 	c.Socket.incoming.state.bodies.release(delivery{message.ConsumerTag, message.DeliveryTag})
 }
 
-// Dropped reports whether a message was dropped when it arrived. If tooLarge is true, only its body of so many bytes was dropped, and the
+// Dropped reports whether a message was dropped when it arrived. If tooLarge is true, only its body of size bytes was dropped, and the
 // connection never retains a body of this size. Otherwise there was no room at that moment for the message, which takes size bytes of
-// memory. Its headers were dropped, too.
+// memory, and its headers were dropped, too.
 func (c *Conn) Dropped(message *amqp.Delivery) (size int64, tooLarge, isDropped bool) {
 	b := c.Socket.incoming.state.bodies
 	b.mu.Lock()

@@ -36,8 +36,8 @@ const (
 // Heartbeat is the interval of AMQP heartbeats.
 const Heartbeat = 10 * time.Second
 
-// Conn is one AMQP connection with its open channels. Calls of the library take no context, and may wait for the broker forever.
-// CloseSocket makes all of them return.
+// Conn is one AMQP connection with its open channels. Calls of the AMQP library take no context, and may wait for the broker forever.
+// CloseSocket makes all of these calls return.
 type Conn struct {
 	Connection     *amqp.Connection
 	Socket         *socket
@@ -48,10 +48,10 @@ type Conn struct {
 	Opened         time.Time
 	Overdue        atomic.Bool                   // an operation had no answer in time
 	Refused        chan error                    // see Refuse
-	MatchedCluster atomic.Pointer[vhost.Cluster] // the cluster that the connection leads to; nil until that is known
+	MatchedCluster atomic.Pointer[vhost.Cluster] // the cluster that the connection leads to; nil until it is known
 
 	// Only the goroutine that refreshes the vhost uses Matched and Queue. Matched: the connection and the management API lead to one
-	// broker. Queue is the match queue that shows it.
+	// broker. Queue is the match queue that proves it.
 	Matched bool
 	Queue   string
 
@@ -68,10 +68,10 @@ type DialOptions struct {
 	VHost              string
 	// Owner is the value of OwnerProperty; see Config.Owner.
 	Owner string
-	// Product is the client property of this name; the constant Product if empty. Name is the name of the connection; "warren" and the
-	// vhost if empty.
+	// Product is the value of the client property product; the constant Product if empty. Name is the name of the connection; "warren" and
+	// the vhost if empty.
 	Product, Name string
-	// Timeout limits TCP, and again TLS and the handshake of AMQP together.
+	// Timeout limits the TCP connect. The same limit applies again to TLS and the AMQP handshake together.
 	Timeout time.Duration
 
 	// LargestBody is the largest body of a message that is retained, in bytes; larger ones are discarded when they arrive. If it is zero,
@@ -170,8 +170,8 @@ func (c *Conn) handshake(ctx context.Context, line net.Conn, options DialOptions
 	return err
 }
 
-// whyFailed returns the reason why a connection was not opened. The library itself reports a closed connection as a wrong password or a
-// wrong vhost.
+// whyFailed returns the reason why a connection was not opened. The AMQP library reports a closed connection as a wrong password or a wrong
+// vhost.
 func (c *Conn) whyFailed(ctx context.Context, errs brokererr.Errors, err error, overdue bool) error {
 	if c.Socket != nil {
 		c.CloseSocket()
@@ -207,7 +207,7 @@ func (c *Conn) Refusal() error {
 // goroutine may receive from it. It is never closed. Do not call NotifyBlocked of the library; see docs/upstream.
 func (c *Conn) Blocked() <-chan amqp.Blocking { return c.blocked }
 
-// setBlocked replaces a change that no goroutine has received. Only the goroutine that reads the socket calls it.
+// setBlocked replaces a change that no goroutine has received yet. Only the goroutine that reads the socket calls it.
 func (c *Conn) setBlocked(now amqp.Blocking) {
 	select {
 	case <-c.blocked:
@@ -216,7 +216,7 @@ func (c *Conn) setBlocked(now amqp.Blocking) {
 	c.blocked <- now
 }
 
-// properties are the client properties of the connection. They show a user of the management UI that the connection belongs to Warren, and
+// properties are the client properties of the connection. They show users of the management UI that the connection belongs to Warren, and
 // to which BrokerConnection.
 func (c *Conn) properties(options DialOptions) amqp.Table {
 	version := "unknown"
@@ -336,7 +336,7 @@ func (c *Conn) Classify(errs brokererr.Errors, err error) error {
 }
 
 // Close closes the connection as AMQP requires, and closes the socket if the broker does not answer in time. It returns in time whatever
-// the broker does: the library alone would wait for a broker that continues to send.
+// the broker does. The AMQP library alone would wait for a broker that continues to send.
 func (c *Conn) Close(limit time.Duration) {
 	closed := make(chan struct{})
 	go func() {
@@ -350,5 +350,4 @@ func (c *Conn) Close(limit time.Duration) {
 	c.CloseSocket()
 }
 
-// newLinkID returns a unique ID.
 func newLinkID() string { return rand.Text()[:16] }

@@ -75,7 +75,7 @@ func (a *arguments) take(size int) []byte {
 	return taken
 }
 
-// nested returns a long string: its length in four bytes, then the string. It returns what there is of a longer one.
+// nested returns a long string: its length in four bytes, then the string. If the payload ends earlier, it returns the available part.
 func (a *arguments) nested() []byte { return a.take(min(int(a.uint32()), len(a.rest))) }
 
 func (a *arguments) method() method { return method{a.uint16(), a.uint16()} }
@@ -88,9 +88,9 @@ func (a *arguments) uint64() uint64 { return binary.BigEndian.Uint64(a.take(8)) 
 func (a *arguments) text() string { return string(a.take(int(a.take(1)[0]))) }
 
 const (
-	// longestReceived is how many bytes of an arriving payload are decoded at most: a method, a short string and a number.
+	// longestReceived is the maximum number of bytes that are decoded of an arriving payload: a method, a short string and a number.
 	longestReceived = 4 + 256 + 8
-	// longestSent is how many bytes of a sent payload are decoded at most: a method, a number and a bit.
+	// longestSent is the maximum number of bytes that are decoded of a sent payload: a method, a number and a bit.
 	longestSent = 4 + 8 + 1
 )
 

@@ -9,7 +9,7 @@ const (
 	// timeForEach is how long an answer may take for each running operation without being slow. An idle broker declares a quorum queue
 	// in 5 to 30 ms.
 	timeForEach = 30 * time.Millisecond
-	// quickestAge is for how long the quickest answer is remembered at least. It is remembered for twice that at most.
+	// quickestAge is the minimum time for which the quickest answer is remembered. The maximum is twice as long.
 	quickestAge = time.Minute
 )
 
@@ -88,7 +88,7 @@ func (l *limit) note(a answer) {
 	}
 }
 
-// begin starts the counts again.
+// begin resets the counts.
 func (l *limit) begin(at time.Time) { l.since, l.answers, l.slow = at, 0, 0 }
 
 func (l *limit) isSlow(a answer) bool {
@@ -96,7 +96,7 @@ func (l *limit) isSlow(a answer) bool {
 	return took > 2*l.quickest.add(took, a.ended)+time.Duration(a.among)*timeForEach
 }
 
-// quickest remembers the quickest answer of the last minutes.
+// quickest records the quickest answer of the last minutes.
 type quickest struct {
 	from        time.Time
 	now, before time.Duration // since from, and in the period before that; zero if none

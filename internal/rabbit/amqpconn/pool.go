@@ -11,12 +11,12 @@ import (
 	"github.com/warren-mq/warren/internal/rabbit/brokererr"
 )
 
-// ChannelLimit is how many channels are open on a connection at most, unless the broker allows fewer. With 16 channels, a broker creates
+// ChannelLimit is the maximum number of open channels of a connection, unless the broker allows fewer. With 16 channels, a broker creates
 // quorum queues three times as fast as with one. While the broker is slow, fewer operations run at a time; see limit.
 const ChannelLimit = 16
 
-// Pool runs operations on the channels of a connection, which it opens as needed and uses again. If the broker refuses an operation, only
-// the channel of that operation ends. Errors wrap a reason of package brokererr.
+// Pool runs operations on the channels of a connection. It opens channels as needed and reuses them. If the broker refuses an operation,
+// only the channel of that operation ends. Errors wrap a reason of package brokererr.
 type Pool struct {
 	errs    brokererr.Errors
 	timeout time.Duration // of one operation
@@ -48,8 +48,8 @@ func (p *Pool) Set(l *Conn, down error) {
 	p.changed = make(chan struct{})
 }
 
-// SetBlocked records whether the broker has blocked the connection. While it has, operations run one by one: the first may wait until the
-// broker unblocks the connection, or until its timeout ends the connection.
+// SetBlocked records whether the broker has blocked the connection. While the connection is blocked, operations run one by one. The first
+// operation may wait until the broker unblocks the connection, or until its timeout ends the connection.
 func (p *Pool) SetBlocked(blocked bool) {
 	p.slots.adapt(func(limit *limit) { limit.setBlocked(blocked, time.Now()) })
 }
@@ -100,15 +100,15 @@ func (p *Pool) Do(ctx context.Context, operation func(*amqp.Channel) error) erro
 	return p.doOn(ctx, func(l *Conn) error { return l.WithChannel(operation) })
 }
 
-// DoOnCluster is Do for an operation that must reach no other cluster than this one. It returns ErrOtherCluster if the connection leads to
-// another cluster.
+// DoOnCluster is Do for an operation that must reach only the given cluster. It returns ErrOtherCluster if the connection leads to another
+// cluster.
 func (p *Pool) DoOnCluster(ctx context.Context, cluster string, operation func(*amqp.Channel) error) error {
 	return p.doOn(ctx, p.onCluster(cluster, func(l *Conn) error { return l.WithChannel(operation) }))
 }
 
-// DoExclusively is DoOnCluster on a channel that no other operation uses before or after, because the operation changes its state: it
-// selects confirm mode, for example, or leaves a message unacknowledged. It returns only after the operation has ended, even if the
-// context ends first, because the operation must not run later than the caller expects.
+// DoExclusively is DoOnCluster on a channel that no other operation uses before or after. It is for operations that change the state of the
+// channel, for example by confirm mode or an unacknowledged message. It returns only after the operation has ended, even if the context
+// ends first, so that the operation does not outlive the call.
 func (p *Pool) DoExclusively(ctx context.Context, cluster string, operation func(Exclusive) error) error {
 	return p.Start(ctx, context.WithoutCancel(ctx), p.onCluster(cluster, func(l *Conn) error {
 		return l.WithExclusiveChannel(func(channel *amqp.Channel) error { return operation(Exclusive{channel, l.Socket}) })

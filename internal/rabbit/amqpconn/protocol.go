@@ -27,14 +27,14 @@ const (
 	prefetchFactor = 2
 )
 
-// ErrTooLarge ends a connection on which more arrives than a limit allows.
+// ErrTooLarge ends a connection on which the broker sends more than a limit allows.
 var ErrTooLarge = errors.New("too large")
 
 // errUnasked ends a connection on which a frame arrives that this side has not requested.
 var errUnasked = errors.New("not requested")
 
-// protocol is the state of a connection, from the frames of both sides. It shows which frames the broker may send, so a caller need not
-// declare what it requests.
+// protocol is the state of a connection, from the frames of both sides. It determines which frames the broker may send, so that callers
+// need not declare their requests.
 type protocol struct {
 	bodies *bodies // nil if all are discarded
 	// blocked is called with each connection.blocked and connection.unblocked.
@@ -48,7 +48,7 @@ type protocol struct {
 // channelState is the state of an open channel.
 type channelState struct {
 	replies  int // requests without an answer
-	gets     int // how many of these requests are basic.get
+	gets     int // the number of basic.get requests among them
 	closing  bool
 	prefetch int // of the next consumer
 	asked    int // how many deliveries may be unacknowledged
@@ -81,7 +81,8 @@ const (
 	discard
 	// holdBack: the frame is a content header. protocol.holdBack decides what the AMQP library reads, and when.
 	holdBack
-	// gather: the frame is a part of a body that is retained. The AMQP library would copy it, and retain the latest body of each channel.
+	// gather: the frame is a part of a body that is retained. The AMQP library does not read it, because it would copy the body and retain
+	// the latest body of each channel.
 	gather
 )
 
@@ -118,7 +119,7 @@ func (p *protocol) sent(frame head, payload []byte) {
 }
 
 // isRequest reports whether the broker answers a method of this side. Warren sets no-wait only on the last channel of a recreation. There,
-// protocol expects two answers that do not arrive, which allows the broker two unrequested ones.
+// protocol expects two answers that never arrive, so the broker could send two unrequested ones.
 func isRequest(sent method) bool {
 	switch sent {
 	case connectionTuneOk, connectionCloseOk, channelFlowOk, channelCloseOk, basicCancelOk, basicPublish, basicAck, basicNack, basicReject:
@@ -333,9 +334,9 @@ func (c *channelState) receivedHeader(size []byte) error {
 	return nil
 }
 
-// receivedReturn records a message that the broker returns, which must have been published and not yet confirmed. The library
-// blocks the connection for good if there are more returns than a caller has made room for. On a connection that moves messages, the
-// originals of all copies are retained, and a copy takes at most returnMemory more.
+// receivedReturn records a message that the broker returns, which must have been published and not yet confirmed. The library blocks the
+// connection permanently if more messages return than the caller's buffer holds. On a connection that moves messages, the originals of all
+// copies are retained, and a copy takes at most returnMemory more.
 func (p *protocol) receivedReturn(c *channelState, memory int64) error {
 	c.returns = append(c.returns, memory)
 	c.returned += memory

@@ -6,8 +6,8 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 )
 
-// Publisher publishes messages on one channel and waits until the broker has taken, refused or returned them. It may be used for
-// several routing keys at the same time.
+// Publisher publishes messages on one channel and waits until the broker has confirmed, refused or returned them. It may publish with
+// several routing keys concurrently.
 type Publisher struct {
 	Channel *amqp.Channel
 
@@ -17,8 +17,7 @@ type Publisher struct {
 	returned   map[string]bool // the routing keys of returned messages
 }
 
-// NewPublisher returns a publisher for at most the given number of messages at the same time. Nothing else may publish on the
-// channel.
+// NewPublisher returns a Publisher for up to the given number of unconfirmed messages. No other code may publish on the channel.
 func (c *Conn) NewPublisher(channel *amqp.Channel, messages int) (*Publisher, error) {
 	p := &Publisher{Channel: channel, connection: c, returns: make(chan amqp.Return, messages), returned: map[string]bool{}}
 	channel.NotifyReturn(p.returns)

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// slots let as many operations run at a time as the limit allows. Operations get slots in the order in which they asked.
+// slots limits how many operations run at a time. Operations get slots in the order in which they ask.
 type slots struct {
 	mu      sync.Mutex
 	limit   limit

@@ -68,7 +68,7 @@ func (s *socket) Together(write func() error) error {
 	return errors.Join(err, sent)
 }
 
-// Close closes the TCP connection. It does not send the close_notify of TLS, which would wait for a peer that reads nothing.
+// Close closes the TCP connection. It does not send the close_notify of TLS, because that would wait for a peer that does not read.
 func (s *socket) Close() error {
 	s.incoming.close()
 	if kept := s.incoming.state.bodies; kept != nil {
@@ -77,7 +77,7 @@ func (s *socket) Close() error {
 	return s.line.Close()
 }
 
-// incoming reads frames, and checks each before any of it is returned.
+// incoming reads frames, and checks each frame before Read returns any part of it.
 type incoming struct {
 	from  *bufio.Reader
 	state *protocol

@@ -29,7 +29,7 @@ func field(value any) any {
 	return value
 }
 
-// EncodedSize returns how many bytes a value takes in a table at most, with its type. It is exact for values in normal form.
+// EncodedSize returns the maximum number of bytes that a value takes in a table, with its type. It is exact for values in normal form.
 func EncodedSize(value any) int {
 	size := 5 // the type and a length
 	switch value := value.(type) {
@@ -57,7 +57,7 @@ func EncodedSize(value any) int {
 	return 9 // numbers and times
 }
 
-// Estimates of the memory that decoded headers take, in bytes, beside their size on the wire.
+// Estimates of the memory that decoded headers take in addition to their size on the wire, in bytes.
 const (
 	// tableMemory is the memory of a table with up to smallTable entries, and entryMemory of each further one. The smallest table is
 	// seven bytes on the wire.
