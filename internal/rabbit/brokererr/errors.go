@@ -28,19 +28,20 @@ var (
 	ErrAuthentication = errors.New("authentication failed")
 	// ErrAccessRefused: the user lacks a permission or a tag, which the message names.
 	ErrAccessRefused = errors.New("access refused")
-	// ErrVHostNotFound: the vhost does not exist, or the user may not know that it does.
+	// ErrVHostNotFound: the vhost does not exist, or the user may not know that it exists.
 	ErrVHostNotFound = errors.New("vhost not found")
 	// ErrPreconditionFailed: the object exists and differs from the declaration.
 	ErrPreconditionFailed = errors.New("precondition failed")
-	// ErrInvalidArgument: the broker does not support an argument for this kind of object, or not its value, or not the routing key of a
-	// binding. If the object exists already, the error is ErrPreconditionFailed instead.
+	// ErrInvalidArgument: the broker does not support an argument for this kind of object, the value of an argument, or the routing key of
+	// a binding. If the object exists already, the error is ErrPreconditionFailed instead.
 	ErrInvalidArgument = errors.New("invalid argument")
 	// ErrTooLarge: AMQP cannot carry the names or arguments of the object. Nothing was sent.
 	ErrTooLarge = errors.New("too large for AMQP")
 	// ErrNotFound: an object that the operation names does not exist.
 	ErrNotFound = errors.New("not found")
-	// ErrQueueNotStarted: the broker could not start the members of a new quorum queue, and closed the AMQP connection. This happens to
-	// each queue that dead-letters at least once after the node's supervisor of dead-letter workers has ended (rabbitmq-server#16652).
+	// ErrQueueNotStarted: the broker could not start the members of a new quorum queue, and closed the AMQP connection. After the
+	// supervisor of dead-letter workers on a node has stopped, this happens to each queue that dead-letters at least once
+	// (rabbitmq-server#16652).
 	ErrQueueNotStarted = errors.New("quorum queue not started")
 	// ErrResourceLocked: the object is exclusive to the connection of another client.
 	ErrResourceLocked = errors.New("resource locked")
@@ -50,12 +51,12 @@ var (
 	ErrNotEmpty = errors.New("not empty")
 	// ErrConsumed comes with ErrNotEmpty: the queue has consumers, or a client holds unacknowledged messages of it.
 	ErrConsumed = errors.New("consumed")
-	// ErrPending comes with ErrNotEmpty or ErrUnproven: the reason goes away within minutes without action. Examples are dead
-	// letters in transit, delayed messages and the fences of a crash.
+	// ErrPending comes with ErrNotEmpty or ErrUnproven: the cause disappears within minutes without action. Examples are dead letters in
+	// transit, delayed messages and the fences of a crash.
 	ErrPending = errors.New("pending")
 	// ErrUnproven: a queue was not deleted, because it could not be proven empty. The message names the reason.
 	ErrUnproven = errors.New("not proven empty")
-	// ErrOtherCluster: the broker belongs to another cluster than the caller meant. Nothing was changed.
+	// ErrOtherCluster: the broker does not belong to the cluster that the caller named. Nothing was changed.
 	ErrOtherCluster = errors.New("another cluster")
 	// ErrShared: another instance of Warren works on the vhost, so nothing is deleted.
 	ErrShared = errors.New("shared vhost")
@@ -73,7 +74,7 @@ var (
 	ErrClosed = errors.New("connection closed")
 )
 
-// results are the labels of the reasons in metrics, the most specific first.
+// results are the labels of the reasons in metrics, with the most specific reasons first.
 var results = []struct {
 	reason error
 	name   string
@@ -150,8 +151,8 @@ func (e *ObjectError) Error() string {
 // Unwrap returns the reason.
 func (e *ObjectError) Unwrap() error { return e.Err }
 
-// Failure is an error of this package: its reasons, and a text without secrets. It does not wrap the original error, which may show URIs
-// and addresses when its fields are printed.
+// Failure is an error of this package: its reasons, and a message without secrets. It does not wrap the original error, whose fields may
+// contain URIs and addresses.
 type Failure struct {
 	reasons []error
 	text    string
@@ -163,15 +164,16 @@ func New(message string, reasons ...error) error { return &Failure{reasons: reas
 func (f *Failure) Error() string   { return f.text }
 func (f *Failure) Unwrap() []error { return f.reasons }
 
-// Errors makes errors of the answers of a broker to one user. The errors never contain the user's password.
+// Errors creates errors from the answers of a broker to one user. The errors never contain the user's password.
 type Errors struct{ Username, Password, VHost string }
 
-// Fail returns an error with a reason, and a text of the reason and a detail.
+// Fail returns an error with a reason. The message consists of the reason and the formatted detail.
 func (e Errors) Fail(reason error, format string, args ...any) error {
 	return e.Because([]error{reason}, fmt.Sprintf("%v: %s", reason, fmt.Sprintf(format, args...)))
 }
 
-// Unreachable classifies an error of the network or of TLS: it is ErrUnreachable or ErrTimeout, and the error of a context, if it was one.
+// Unreachable classifies an error of the network or of TLS as ErrUnreachable or ErrTimeout. If the cause is the end of a context, the
+// result also wraps the error of the context.
 func (e Errors) Unreachable(err error) error {
 	reasons := []error{ErrUnreachable}
 	for _, sentinel := range []error{context.Canceled, context.DeadlineExceeded} {
@@ -186,7 +188,7 @@ func (e Errors) Unreachable(err error) error {
 	return e.Because(reasons, fmt.Sprintf("%v: %s", ErrUnreachable, plain(err)))
 }
 
-// Because returns an error with reasons and a text, from which it removes secrets. It does so before it cuts the text to LongestText,
+// Because returns an error with reasons and a message. It removes secrets from the message before it cuts the message to LongestText,
 // because half a password is a secret, too.
 func (e Errors) Because(reasons []error, message string) error {
 	return &Failure{reasons: reasons, text: text.Truncate(e.redact(message), LongestText)}
@@ -200,8 +202,8 @@ func where(err error) string {
 	return ""
 }
 
-// plain renders a network error so that the same failure has the same text each time: without the client's own port, which differs with
-// each attempt, and without the URL.
+// plain renders a network error without the URL and without the client's own port, which differs with each attempt. So the same failure
+// always has the same text.
 func plain(err error) string {
 	if request, ok := errors.AsType[*url.Error](err); ok {
 		err = request.Err
@@ -223,8 +225,8 @@ var (
 	notYetValid = regexp.MustCompile(`current time \S+ is before `)
 )
 
-// untimed removes the current time from Go's error about a certificate that has expired or is not valid yet. With it, each attempt would
-// have another text and change a status.
+// untimed removes the current time from Go's error about a certificate that has expired or is not valid yet. With the time, each attempt
+// would have another text, and would change a status.
 func untimed(message string) string {
 	return notYetValid.ReplaceAllString(expired.ReplaceAllString(message, "valid until "), "valid from ")
 }
@@ -238,7 +240,7 @@ func (e Errors) SameCluster(here vhost.Cluster, wanted string) error {
 	case here.Name != meant.Name:
 		return e.Fail(ErrOtherCluster, "the broker belongs to cluster %q, not to %q", here.Name, meant.Name)
 	}
-	return e.Fail(ErrOtherCluster, "the broker belongs to another cluster that is called %q", here.Name)
+	return e.Fail(ErrOtherCluster, "the broker belongs to another cluster that is also named %q", here.Name)
 }
 
 // channelErrors are the reply codes of AMQP that close only the channel.
@@ -290,7 +292,7 @@ func (e Errors) OfDial(err error) error {
 	}
 	reason := WithoutCode(reply.Reason)
 	switch {
-	case errors.Is(err, amqp.ErrVhost): // the library's guess when the broker goes away at this step
+	case errors.Is(err, amqp.ErrVhost): // the AMQP library reports this if the broker closes the connection at this step
 		return e.Fail(ErrUnreachable, "the connection was closed while opening vhost %q", e.VHost)
 	case reply.Code == amqp.AccessRefused:
 		return e.Fail(ErrAuthentication, "user %q: %s", e.Username, reason)
@@ -308,20 +310,19 @@ var (
 	ownPort     = regexp.MustCompile(`\S+->`)
 )
 
-// WithoutCode removes the name of the reply code, which the reason contains already, and the client's own address, which differs each
-// time.
+// WithoutCode removes the name of the reply code, which the reason already contains, and the client's own address, which differs each time.
 func WithoutCode(reason string) string {
 	return ownPort.ReplaceAllString(replyCode.ReplaceAllString(reason, ""), "")
 }
 
-// WithoutCredentials removes user and password from all URIs in a text.
+// WithoutCredentials removes user and password from all URIs in a message.
 func WithoutCredentials(message string) string { return credentials.ReplaceAllString(message, "$1") }
 
 const redacted = "[redacted]"
 
-// redact removes credentials from a text: everything before an @ in a URI, user and password as in the header Authorization, which a
-// server may quote, and the password in each spelling that a URI may have. The last rule skips passwords shorter than four bytes, because
-// replacing each "a" in a text would reveal the password. It also skips a password that equals the user's name.
+// redact removes credentials from a message: everything before an @ in a URI, user and password as encoded in the header Authorization,
+// which a server may quote, and the password in each spelling that a URI may have. The last rule skips passwords shorter than four bytes,
+// because replacing each "a" in a message would reveal the password. It also skips a password that equals the user's name.
 func (e Errors) redact(message string) string {
 	message = WithoutCredentials(message)
 	if e.Password != "" {
@@ -340,8 +341,7 @@ func (e Errors) redact(message string) string {
 	return message
 }
 
-// TooLarge returns an error for an answer that exceeds its limit. The text is the same for each attempt, because it appears in a
-// status.
+// TooLarge returns an error for an answer that exceeds its limit. The message appears in a status, so it is the same for each attempt.
 func (e Errors) TooLarge(limit int64, what string) error {
 	return &Failure{
 		reasons: []error{ErrResponseTooLarge, ErrUnreachable},
@@ -349,11 +349,11 @@ func (e Errors) TooLarge(limit int64, what string) error {
 	}
 }
 
-// LongestText is the maximum length of an error's text in bytes, because most texts quote a broker.
+// LongestText is the maximum length of a message in bytes. Most messages quote a broker, which is not trusted.
 const LongestText = 4096
 
-// Ended returns the error of a call whose context ended: ErrClosed if the connection was closed, otherwise err with the error of the
-// context.
+// Ended returns the error of a call whose context ended: ErrClosed if the connection was closed, and otherwise err together with the error
+// of the context.
 func (e Errors) Ended(ctx context.Context, err error) error {
 	if cause := context.Cause(ctx); errors.Is(cause, ErrClosed) {
 		return ErrClosed
@@ -364,7 +364,7 @@ func (e Errors) Ended(ctx context.Context, err error) error {
 	return errors.Join(e.Unreachable(ctx.Err()), err)
 }
 
-// AddTo appends to the text of an error, and retains its reasons.
+// AddTo appends to the message of an error, and retains its reasons.
 func (e Errors) AddTo(err error, message string) error {
 	extended := &Failure{text: e.redact(err.Error() + "; " + message)}
 	for _, reason := range []error{
