@@ -5,6 +5,6 @@
 //
 //   - supervisor.go: connects AMQP, and offers each connection to the Matcher
 //   - match.go: the Matcher accepts or refuses an offered connection
-//   - seconddial.go: opens further AMQP connections to the same cluster
+//   - seconddial.go: opens more AMQP connections to the same cluster
 //   - place.go: the proof that two connections lead to one vhost
 package brokermatch

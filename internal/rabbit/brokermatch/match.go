@@ -16,10 +16,10 @@ import (
 	"github.com/warren-mq/warren/internal/rabbit/timing"
 )
 
-// AMQP and the management API have two URIs, which may lead to two brokers: by a mistake in a Secret, or because a Service was
-// switched before its Ingress. A connection that reads one broker and writes to another reports wrong states and may delete objects
-// that it never saw. Warren therefore uses an AMQP connection only after the management API has shown its exclusive queue, or the
-// connection itself if the user may not declare the queue. Nothing else can have made these.
+// AMQP and the management API have two URIs, which may lead to two brokers: because of a mistake in a Secret, or because a Service was
+// switched before its Ingress. A connection that reads one broker and writes to another reports wrong states and may delete objects that it
+// never saw. Warren therefore uses an AMQP connection only after the management API has shown its exclusive queue, or the connection itself
+// if the user may not declare the queue. Only this connection can have created them.
 const (
 	firstPoll = 20 * time.Millisecond
 	lastPoll  = 500 * time.Millisecond
@@ -82,21 +82,21 @@ func (s *linkSlot) use(l *amqpconn.Conn, do func()) {
 type Matcher struct {
 	Settings
 	links *linkSlot
-	// Matched receives for each link that matches.
+	// Matched receives a value for each link that matches.
 	Matched chan struct{}
 }
 
 // Settings configure a matcher.
 type Settings struct {
 	AMQPURI, ManagementURI string
-	// ServerName is the name that TLS asks for; empty if it is the host of the URI.
+	// ServerName is the name that the broker's certificate must have; empty if it is the host of the URI.
 	ServerName string
 	// Owner is the owner of the connection; see health.Place.
 	Owner    string
 	Errors   brokererr.Errors
 	Timeouts timing.Timeouts
 	API      *management.Client
-	// Channels get each link that matches.
+	// Channels receives each link that matches.
 	Channels *amqpconn.Pool
 	Health   *health.State
 }
@@ -106,7 +106,7 @@ func New(settings Settings) *Matcher {
 	return &Matcher{Settings: settings, links: newLinkSlot(), Matched: make(chan struct{}, 1)}
 }
 
-// Offered receives when a link waits to be matched.
+// Offered returns a channel that receives when a link waits to be matched.
 func (m *Matcher) Offered() <-chan struct{} { return m.links.offered }
 
 // IsMatched reports whether the open AMQP connection was shown to lead to the broker of the management API.
@@ -121,7 +121,7 @@ func (m *Matcher) IsWaiting() bool {
 	return l != nil && !l.Matched
 }
 
-// Rematch matches the link again if the broker may be another one than before.
+// Rematch matches the link again if the management API may now lead to another broker.
 func (m *Matcher) Rematch(before, now *management.BrokerInfo) {
 	l := m.links.current()
 	if l == nil || !l.Matched {
@@ -135,7 +135,7 @@ func (m *Matcher) Rematch(before, now *management.BrokerInfo) {
 		now.Identity.Name, before.Identity.Name))
 }
 
-// errLinkGone: the AMQP connection ended while it was being matched. Another one will follow.
+// errLinkGone: the AMQP connection ended while it was being matched. Supervisor opens another one.
 var errLinkGone = errors.New("the AMQP connection is gone")
 
 // MatchNew matches a link that waits for it.
@@ -157,8 +157,8 @@ func (m *Matcher) IsShownAgain(ctx context.Context) (bool, error) {
 	return m.API.HasQueue(ctx, l.Queue)
 }
 
-// MatchAgain matches a link again that IsShownAgain did not find. moved reports whether the management API was reached over a new
-// TCP connection.
+// MatchAgain matches the link again after IsShownAgain did not find it. moved reports whether the management API was reached over a new TCP
+// connection.
 func (m *Matcher) MatchAgain(ctx context.Context, info *management.BrokerInfo, moved bool) error {
 	l := m.links.current()
 	if l == nil || !l.Matched || l.Queue == "" && !moved {
@@ -199,7 +199,7 @@ func (m *Matcher) match(ctx context.Context, info *management.BrokerInfo, l *amq
 		})
 		select {
 		case m.Matched <- struct{}{}:
-		default: // the listener has not received the last one yet
+		default: // the receiver has not taken the previous value yet
 		}
 	})
 	return nil
@@ -216,8 +216,8 @@ func (m *Matcher) place(p *health.Place, matchQueue string) {
 	}
 }
 
-// CheckStillAnswers fails if another cluster answers than the cluster that was probed before the management API showed the link.
-// Otherwise the probed cluster would count as the cluster of the link.
+// CheckStillAnswers fails if the answering cluster is not the cluster that was probed before the management API showed the link. Without
+// this check, the probed cluster could be mistaken for the cluster of the link.
 func (m *Matcher) CheckStillAnswers(ctx context.Context, info *management.BrokerInfo) error {
 	now, _, err := m.API.Identity(ctx)
 	if err == nil && !now.Is(info.Identity) {
@@ -226,8 +226,8 @@ func (m *Matcher) CheckStillAnswers(ctx context.Context, info *management.Broker
 	return err
 }
 
-// compare looks for proof that a link and the management API belong to one broker, and returns ErrClusterMismatch if they do not.
-// byName reports that only names could be compared.
+// compare looks for proof that a link and the management API belong to one broker, and returns ErrClusterMismatch if they do not. byName
+// reports whether only names could be compared.
 func (m *Matcher) compare(ctx context.Context, info *management.BrokerInfo, l *amqpconn.Conn) (byName bool, err error) {
 	if l.Queue, err = m.declareMatchQueue(l); err != nil {
 		return false, err
@@ -291,7 +291,7 @@ func (m *Matcher) declareMatchQueue(l *amqpconn.Conn) (string, error) {
 	return "", nil // a permission is missing, or the vhost may not have more queues
 }
 
-// poll repeats a question for some time, and asks at least once.
+// poll calls ask until it returns true or the limit is over, and at least once.
 func (m *Matcher) poll(ctx context.Context, limit time.Duration, ask func() (bool, error)) (bool, error) {
 	until, wait := time.Now().Add(limit), firstPoll
 	for {

@@ -11,15 +11,15 @@ import (
 	"github.com/warren-mq/warren/internal/vhost"
 )
 
-// listedAgain is the shortest time between two lists of match queues because one is missing. A connection gets a new match queue
-// with each AMQP connection, and a hostile server can make it reconnect often.
+// listedAgain is the minimum time between two lists that are made because a match queue is missing. Each reconnect creates a new match
+// queue, and a hostile server can force a connection to reconnect often.
 const listedAgain = 30 * time.Second
 
-// failedAgain is the shortest time between the end of a list that failed and the next one.
+// failedAgain is the minimum time between a failed list and the next one.
 const failedAgain = 5 * time.Second
 
-// listPatience is the longest wait of a caller for lists of match queues, and how long after its begin callers wait for a list. The list
-// goes on, and a later call uses it. So a management API that does not answer keeps each worker waiting only once.
+// listPatience is how long a caller waits for lists of match queues. Callers also stop waiting for a list this long after it began. The
+// list continues, and a later call uses its result. So a management API that does not answer delays each worker only once.
 const listPatience = time.Second
 
 // PlaceChecker checks which other connections lead to the same vhost as one connection. It records the match queues of all connections
@@ -35,7 +35,7 @@ type PlaceChecker struct {
 	cluster vhost.Cluster
 	last    *list
 	listed  map[string]bool // the last list without an error
-	// found are the other connections whose match queue was listed. They stay while AMQP is down.
+	// found are the other connections whose match queue was listed. They remain while AMQP is down.
 	found map[otherConnection]bool
 }
 
@@ -137,7 +137,7 @@ func (c *PlaceChecker) answer(cluster vhost.Cluster, other health.Health) (has b
 	return c.found[who], nil, nil
 }
 
-// isOld reports whether a list has ended and says nothing about a connection that exists since then.
+// isOld reports whether a list has ended and is outdated for a connection that exists since the given time.
 func (l *list) isOld(since time.Time) bool {
 	switch {
 	case l.ended.IsZero():

@@ -66,7 +66,7 @@ func (s *Supervisor) Run(ctx context.Context) {
 	}
 }
 
-// supervise returns the error with which an AMQP connection has ended. The next refresh decides whether the connection may be used.
+// supervise waits for the end of an AMQP connection and returns its error. The next refresh decides whether the connection may be used.
 // After a reconnect, the snapshot may be out of date.
 func (s *Supervisor) supervise(ctx context.Context, l *amqpconn.Conn, first bool) error {
 	ended := l.Connection.NotifyClose(make(chan *amqp.Error, 1))
