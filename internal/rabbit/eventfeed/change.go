@@ -24,7 +24,7 @@ const (
 // Change is the content of one event.
 type Change struct {
 	Kind Kind
-	// At is when the change was made, by the clock of the broker.
+	// At is when the object changed, by the clock of the broker.
 	At time.Time
 	// ID is the object; of a policy, only the name. The arguments of a binding are not in the ID.
 	ID vhost.ID
@@ -36,7 +36,7 @@ type Change struct {
 	Binding  vhost.Binding
 }
 
-// bindingKeys are the names of the consumed events, which are also their routing keys.
+// bindingKeys are the names of the events to receive, which are also their routing keys.
 var bindingKeys = []string{
 	"queue.created", "queue.deleted", "exchange.created", "exchange.deleted",
 	"binding.created", "binding.deleted", "policy.set", "policy.cleared",
@@ -76,7 +76,6 @@ func parse(event amqp.Delivery, vhostName string) (Change, bool) {
 	return change, true
 }
 
-// headers are the headers of an event.
 type headers amqp.Table
 
 func (h headers) text(key string) string {

@@ -15,8 +15,8 @@ import (
 	"github.com/warren-mq/warren/internal/vhost"
 )
 
-// Feed is the state of the event subscription of a vhost. A marker is a change that Warren makes to see that the feed is current:
-// its own event arrives after all events before it.
+// Feed is the state of the event subscription of a vhost. A marker is a change that Warren makes to check that the feed is current: its
+// event arrives after the events of all earlier changes.
 type Feed struct {
 	// wanted receives when a caller waits for a marker.
 	wanted chan struct{}
@@ -24,20 +24,20 @@ type Feed struct {
 	unannounced unannounced
 
 	mu sync.Mutex
-	// since is when the first marker of the subscription arrived; zero while no events arrive. reason is why no events arrive; it
-	// is not set during a short outage. lostAt is when events last arrived, or when the Feed was made.
+	// since is when the first marker of the subscription arrived; zero while no events arrive. reason is why no events arrive; it is not
+	// set during a short outage. lostAt is when events last arrived, or when the Feed was created.
 	since  time.Time
 	reason string
 	lostAt time.Time
 	// silences is the wait before another subscription after a silent one.
 	silences retry.Backoff
-	// ignored are queues whose events were left to a running deletion; see Ignore.
+	// ignored are queues whose events were ignored because of a running deletion; see Ignore.
 	ignored map[string]bool
 	// unclearAt is when an event last arrived that requires a refresh.
 	unclearAt time.Time
 	// currentAt is the latest time at which events have shown the snapshot to be current.
 	currentAt time.Time
-	// marked is when marker number, not yet received, was sent.
+	// marked is when the marker with this number was sent, until its event arrives.
 	marked time.Time
 	number int
 	// awaiting are the callers that wait for a marker.
@@ -51,7 +51,8 @@ type Feed struct {
 	exclusive map[string]bool
 }
 
-// awaiting is a caller that waits for marker number. done receives whether the snapshot is current then, and must not block.
+// awaiting is a caller that waits for marker number. done receives true if the snapshot is current when the marker arrives, and false
+// otherwise. It must not block.
 type awaiting struct {
 	number int
 	done   func(current bool)
@@ -62,10 +63,10 @@ func NewFeed(silences retry.Backoff) Feed {
 	return Feed{wanted: make(chan struct{}, 1), lostAt: time.Now(), silences: silences, exclusive: map[string]bool{}}
 }
 
-// ErrSilent means that the broker accepts the subscription and sends no events.
+// ErrSilent means that the broker accepted the subscription but sends no events.
 var ErrSilent = errors.New("events are silent")
 
-// lossBudget is for how long a broker may be unreachable before that becomes the reason why no events arrive.
+// lossBudget is how long a broker may be unreachable before the outage becomes the reason why no events arrive.
 const lossBudget = 2 * time.Minute
 
 // maxCreated is how many objects events may add to a snapshot between two refreshes, because only a refresh counts the memory
@@ -92,8 +93,8 @@ func (f *Feed) Begin() {
 	f.since, f.reason = time.Now(), ""
 }
 
-// End records that a subscription ended. It reports whether events arrived before, and whether the reason is new. If the broker has
-// been unreachable for less than lossBudget, the reason stays.
+// End records that a subscription ended. It reports whether events arrived before, and whether the reason is new. While the broker has been
+// unreachable for less than lossBudget, the reason does not change.
 func (f *Feed) End(reason error) (was, news bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -112,7 +113,7 @@ func (f *Feed) End(reason error) (was, news bool) {
 	return was, news
 }
 
-// Pause returns how long to wait after a silent subscription: longer each time, unless events arrived for long.
+// Pause returns how long to wait after a silent subscription. The wait grows each time, unless events had arrived for a long time.
 func (f *Feed) Pause() time.Duration {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -127,7 +128,7 @@ func (f *Feed) State() (since time.Time, reason string, currentAt time.Time) {
 	return f.since, f.reason, f.currentAt
 }
 
-// suffices reports whether a snapshot of that time, with all events since, is current.
+// suffices reports whether a snapshot that was read at this time is current with all events since.
 func (f *Feed) suffices(readAt time.Time) bool {
 	return f.isComplete(readAt) && readAt.After(f.unclearAt)
 }
@@ -153,8 +154,8 @@ func (f *Feed) Count() int {
 	return f.events
 }
 
-// Refreshed records a successful refresh. previous is when the refresh before it began, before is how many events had arrived when
-// it began, and difference is what it found.
+// Refreshed records a successful refresh. previous is when the previous refresh began, before is how many events had arrived when this one
+// began, and difference is what this one found.
 func (f *Feed) Refreshed(previous time.Time, before int, difference snapshot.Difference) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -197,8 +198,8 @@ func (f *Feed) Mark() {
 	f.number++
 }
 
-// Reach records that the marker arrived, and reports whether it shows that the snapshot is current. A marker that no caller waits
-// for does not: on a cluster of several nodes, no caller waits.
+// Reach records that the marker arrived, and reports whether it proves that the snapshot is current. Only a marker for which a caller waits
+// proves that. On a cluster of several nodes, no caller waits.
 func (f *Feed) Reach(readAt time.Time) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -218,7 +219,7 @@ func (f *Feed) Unclear() {
 	f.unclearAt = time.Now()
 }
 
-// MayCreate counts an object that enters the snapshot, and returns false if there were too many since the last refresh.
+// MayCreate counts an object that an event adds to the snapshot. It returns false if events have added too many since the last refresh.
 func (f *Feed) MayCreate(readAt time.Time) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -256,7 +257,7 @@ func Concerns(change Change) bool {
 	switch id := change.ID; {
 	case change.Kind == PolicyChanged:
 		_, own := fence.ParseName(id.Name)
-		return !own // deletions know their fences, and refreshes show those of others
+		return !own // deletions know their own fences, and refreshes show the fences of other connections
 	case id.Kind == vhost.KindQueue:
 		return !strings.HasPrefix(id.Name, management.MatchQueue)
 	case id.Kind == vhost.KindExchange:
@@ -266,7 +267,7 @@ func Concerns(change Change) bool {
 	}
 }
 
-// Ignore records that an event about a queue was left to a running deletion.
+// Ignore records that an event about a queue was ignored because of a running deletion.
 func (f *Feed) Ignore(queue string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -276,7 +277,7 @@ func (f *Feed) Ignore(queue string) {
 	f.ignored[queue] = true
 }
 
-// TakeIgnored reports whether events about one of the queues were left to a deletion, and forgets that.
+// TakeIgnored reports whether events about one of the queues were ignored, and removes the records of Ignore.
 func (f *Feed) TakeIgnored(queues []string) (some bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

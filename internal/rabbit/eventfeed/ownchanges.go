@@ -7,22 +7,22 @@ import (
 	"github.com/warren-mq/warren/internal/vhost"
 )
 
-// The broker also announces the changes of this process. Their events can arrive before the broker's answer, or long after it: an
-// event that a queue was deleted may be older than a later declaration. OwnChanges therefore remembers own changes until their
-// events arrive, or for a time, and compares each event with them.
+// The broker also announces the changes of this process. Their events can arrive before the broker's answer, or long after it. For example,
+// an event that a queue was deleted may be older than the declaration that followed. OwnChanges therefore remembers the changes of this
+// process for some time, or until their events arrive, and compares each event with them.
 
-// ownChangeAge is how long a change without an event is remembered. A change that changes nothing is not announced.
+// ownChangeAge is how long a change without an event is remembered. RabbitMQ does not announce a change that has no effect.
 const ownChangeAge = 10 * time.Second
 
 // OwnChanges are the changes of this process to a vhost whose events have not arrived. The zero value is ready to use.
 type OwnChanges struct {
 	mu sync.Mutex
-	// recent is when these changes began, the oldest first.
+	// recent has the times at which these changes began, the oldest first.
 	recent  map[changed][]time.Time
 	sweptAt time.Time
 }
 
-// changed is what happened to an object, or to bindings that differ only in their arguments.
+// changed identifies a kind of change of an object, or of bindings that differ only in their arguments.
 type changed struct {
 	id   vhost.ID
 	kind Kind
@@ -78,7 +78,7 @@ const (
 	OriginUnclear               // it may be older than a change of this process
 )
 
-// Receive compares an event with our own changes.
+// Receive compares an event with the changes of this process.
 func (o *OwnChanges) Receive(id vhost.ID, kind Kind) Origin {
 	opposite := Created
 	if kind == Created {

@@ -9,10 +9,10 @@ import (
 	"github.com/warren-mq/warren/internal/vhost"
 )
 
-// A queue or exchange that is deleted takes its bindings with it. RabbitMQ announces the bindings first, and the queue up to 70 ms
-// later. A connection that received the bindings immediately would bind them again to a queue that RabbitMQ is deleting: RabbitMQ
-// answers that there is no such queue, and 4.3.6 was seen to close the connection. Notices of deleted bindings therefore wait until
-// an event announces the deletion of their queue or exchange, or for a short time.
+// RabbitMQ deletes the bindings of a queue or exchange with it. It announces the bindings first, and the queue up to 70 ms later. A
+// connection that received these notices immediately would bind a queue again that RabbitMQ is deleting. RabbitMQ then answers that there
+// is no such queue, and 4.3.6 was seen to close the connection. Notices of deleted bindings therefore wait until an event announces the
+// deletion of their queue or exchange, or for a short time.
 
 // PendingNotices holds notices of changes by other clients until they may be delivered. The zero value is ready to use.
 type PendingNotices struct {

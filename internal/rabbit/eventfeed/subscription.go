@@ -17,10 +17,10 @@ import (
 var ErrEnded = errors.New("the subscription to events ended")
 
 const (
-	// batchLimit is how many events are in one Batch at most, and the prefetch of the consumer.
+	// batchLimit is the maximum number of events in a Batch, and the prefetch of the consumer.
 	batchLimit = 128
-	// QueueLimit is how many events the broker retains for a process that is too slow. The broker drops the newest events, so a
-	// process that missed one receives at least QueueLimit earlier ones before the next marker.
+	// QueueLimit is how many events the broker retains for a process that is too slow. The broker drops the newest events, so a process
+	// that missed an event receives at least QueueLimit earlier ones before the next marker.
 	QueueLimit = 100_000
 )
 
@@ -35,7 +35,7 @@ type Subscription struct {
 	deliveries <-chan amqp.Delivery
 }
 
-// Batch is a number of events that arrived together.
+// Batch is a set of events that arrived together.
 type Batch struct {
 	Changes []Change
 	// Events is how many events arrived, including events that are not about the vhost.

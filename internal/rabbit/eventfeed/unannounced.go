@@ -30,7 +30,7 @@ type announced struct {
 	full    bool // there were more than announcedLimit
 }
 
-// announcedLimit is how many changes are retained at most. With more events between two refreshes, no change counts as unannounced.
+// announcedLimit is the maximum number of recorded changes. If more events arrive between two refreshes, no change counts as unannounced.
 const announcedLimit = 1000
 
 // reset forgets everything when a new subscription begins.
@@ -110,8 +110,8 @@ func (c changed) String() string {
 	return fmt.Sprintf("%v was created", c.id)
 }
 
-// isAnnounced reports whether a subscription receives events about an object. The exchanges of RabbitMQ itself come and go with
-// plugins, and events about bindings of the event exchange are left out.
+// isAnnounced reports whether a subscription receives events about an object. Plugins create and delete the exchanges of RabbitMQ itself,
+// and the subscription leaves out bindings of the event exchange.
 func isAnnounced(id vhost.ID) bool {
 	switch id.Kind {
 	case vhost.KindExchange:
