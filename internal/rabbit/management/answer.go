@@ -13,30 +13,30 @@ import (
 )
 
 // Answer reads one answer of the management API within its limits, because a broker may send anything. It decodes lists item by item, so
-// that at most one item is in memory as text.
+// that only one item at a time is in memory as JSON.
 type Answer struct {
 	management *Client
 	path       string
 	body       io.Reader
 	decoder    *json.Decoder
-	limit      int64 // of the text
+	limit      int64 // of the JSON
 	read       int64
-	waited     time.Duration // for the text
+	waited     time.Duration // for the broker
 	items      int64
-	// Room is the memory of the decoded items, and of the text that is being decoded.
+	// Room is the memory of the decoded items, and of the JSON that is being decoded.
 	Room *Room
 	Held int64 // memory of the decoded items, in bytes
-	// counted is how many bytes of the text List has counted in Held.
+	// counted is how many bytes of the JSON List has already counted in Held.
 	counted int64
 }
 
 const (
 	// chunk is how many bytes are read at a time.
 	chunk = 8 << 10
-	// textFactor is how many bytes of memory a byte of text may take when it is decoded. Small tables take the most.
+	// textFactor is the maximum number of bytes of memory that a byte of JSON takes when it is decoded. Small tables take the most.
 	textFactor = 64
-	// shortestItem is how many bytes of the limit each item of a list uses at least. RabbitMQ's items are longer, and empty items take
-	// time to decode, too.
+	// shortestItem is the minimum number of bytes that each item of a list counts against the limit. RabbitMQ's items are longer, but even
+	// empty items take time to decode.
 	shortestItem = 32
 )
 
@@ -49,11 +49,11 @@ type streamed interface {
 func (c *Client) newAnswer(path string, body io.Reader) *Answer {
 	a := &Answer{management: c, path: path, body: body, limit: c.Limits.answer(path), Room: &Room{Limits: c.Limits}}
 	a.decoder = json.NewDecoder(a)
-	a.decoder.UseNumber() // an int64 does not survive as a float64
+	a.decoder.UseNumber() // a float64 cannot represent every int64
 	return a
 }
 
-// Read returns text to the decoder unless a limit is exceeded.
+// Read passes JSON to the decoder unless a limit is exceeded.
 func (a *Answer) Read(p []byte) (int, error) {
 	pending := a.read - a.decoder.InputOffset() // in the decoder's buffer
 	switch {
@@ -76,17 +76,17 @@ func (a *Answer) Read(p []byte) (int, error) {
 func (a *Answer) tooLong() error {
 	err := a.management.errs.TooLarge(a.limit, "the answer is larger")
 	if a.limit == a.management.Limits.response {
-		return fmt.Errorf("%w: raise the manager's flag --max-management-response, and its memory with it", err)
+		return fmt.Errorf("%w: raise the manager's flag --max-management-response and the memory limit of its container", err)
 	}
 	return err
 }
 
-// needs reserves memory for the decoded items and so many bytes more.
+// needs reserves memory for the decoded items and the given number of additional bytes.
 func (a *Answer) needs(more int64) error {
 	if a.Room.need(a.Held + more) {
 		return nil
 	}
-	return fmt.Errorf("%w: raise the manager's flag --max-management-response, and its memory with it",
+	return fmt.Errorf("%w: raise the manager's flag --max-management-response and the memory limit of its container",
 		a.management.errs.TooLarge(a.Room.Limits.Memory, "the memory of all vhosts, with this answer, is larger"))
 }
 
@@ -153,7 +153,7 @@ func EachItem[T any](a *Answer, take func(T) (bytes int64, err error)) error {
 	return a.delim(']')
 }
 
-// Kept is the memory of items from several answers. The caller must free Room when it does not use the items any more.
+// Kept is the memory of items from several answers. The caller must free Room when it no longer uses the items.
 type Kept struct {
 	Room  *Room
 	Bytes int64
@@ -181,8 +181,8 @@ func EachKept[T any](a *Answer, kept *Kept, take func(T) (bytes int64, err error
 	return err
 }
 
-// Sections decodes an object. Each function in ways decodes the value of its key, and Sections then removes the key from ways. It skips
-// all other values.
+// Sections decodes an object. For each key in ways, it calls the function that decodes the value, and removes the key from ways. It skips
+// all other keys.
 func (a *Answer) Sections(ways map[string]func() error) error {
 	if err := a.delim('{'); err != nil {
 		return err

@@ -23,15 +23,15 @@ import (
 // ErrNotModified means that nothing changed since the ETag of the request.
 var ErrNotModified = errors.New("not modified")
 
-// Client is a client of the management API for one vhost, with a method for each request that Warren makes. Refreshes use one Client,
-// with one request at a time; deletions share another. A Client keeps as many idle connections open as it may use at a time.
+// Client is a client of the management API for one vhost, with a method for each request that Warren makes. Refreshes use one Client, with
+// one request at a time; deletions share another. A Client keeps up to Options.Connections idle connections open.
 type Client struct {
 	Options
 
 	errs   brokererr.Errors
 	base   string // the URI, with /api at its end
 	client *http.Client
-	opened atomic.Bool // a TCP connection was opened since the last call of TookNewConnection
+	opened atomic.Bool // whether a TCP connection was opened since the last call of TookNewConnection
 	// decoding is how many nanoseconds it took to decode answers since the last call of TakeDecodingTime.
 	decoding atomic.Int64
 	writes   retry.Slots
@@ -51,18 +51,18 @@ type Options struct {
 	// Connections is how many requests run at a time.
 	Connections int
 	Limits      *Limits
-	// Wrap sees each request before it is sent; nil for none.
+	// Wrap wraps the transport of all requests; nil for none.
 	Wrap func(http.RoundTripper) http.RoundTripper
 }
 
 // NewClient returns a client for one vhost. It connects with the first request.
 func NewClient(options Options) *Client {
 	transport := http.DefaultTransport.(*http.Transport).Clone() // net/http documents this type
-	transport.TLSClientConfig = options.TLS.Clone()              // the transport adds protocols that AMQP doesn't use
+	transport.TLSClientConfig = options.TLS.Clone()              // a clone, because the transport adds protocols that AMQP does not use
 	transport.MaxIdleConnsPerHost = options.Connections
 	transport.IdleConnTimeout = 0 // a refresh interval may be longer than any timeout; the server may close idle connections
 	transport.MaxResponseHeaderBytes = largestHeader
-	// No HTTP/2: it would multiplex few requests, and may take megabytes of buffers for an answer.
+	// No HTTP/2: there are few requests to multiplex, and an answer may take megabytes of buffers.
 	transport.Protocols = &http.Protocols{}
 	transport.Protocols.SetHTTP1(true)
 	if options.Limits == nil {
@@ -93,7 +93,7 @@ func (c *Client) gotConn(connection httptrace.GotConnInfo) {
 // TookNewConnection reports whether a TCP connection was opened since the last call.
 func (c *Client) TookNewConnection() bool { return c.opened.Swap(false) }
 
-// TakeDecodingTime returns how long it took to decode answers since the last call, without the time of waiting for their text.
+// TakeDecodingTime returns how long it took to decode answers since the last call, without the time that the broker took to send them.
 func (c *Client) TakeDecodingTime() time.Duration { return time.Duration(c.decoding.Swap(0)) }
 
 // Close closes the idle connections.
@@ -124,8 +124,8 @@ func (c *Client) Delete(ctx context.Context, path string) error {
 	return c.write(ctx, http.MethodDelete, path, nil)
 }
 
-// write makes one request at a time. RabbitMQ answers after the queues have applied a new policy, unless another policy is written at the
-// same time. Then it may answer earlier, and a queue may apply the two policies in the wrong order, or only the second. On 3.10 and 4.0,
+// write makes one request at a time. Usually RabbitMQ answers after the queues have applied a new policy. If another policy is written at
+// the same time, it may answer earlier, and a queue may apply the two policies in the wrong order, or only the second one. On 3.10 and 4.0,
 // a queue that changes from refusing to dropping messages, without accepting them in between, blocks its publishers permanently.
 func (c *Client) write(ctx context.Context, method, path string, content any) error {
 	return c.writes.Hold(ctx, c.errs, func() error {
@@ -147,7 +147,7 @@ func (c *Client) do(ctx context.Context, method, path, etag string, content any,
 	return err
 }
 
-// resultOf is the label of a request's outcome in metrics.
+// resultOf returns the outcome of a request as a label for metrics.
 func resultOf(err error) string {
 	if errors.Is(err, ErrNotModified) {
 		return "not_modified"
@@ -171,8 +171,8 @@ func (c *Client) request(ctx context.Context, method, path, etag string, content
 		return c.errs.Unreachable(err)
 	}
 	request.SetBasicAuth(c.Username, c.Password)
-	// All requests are idempotent: net/http may repeat one if the broker closes an idle connection at that moment. The nil header is not
-	// sent.
+	// All requests are idempotent. With this header, net/http repeats a request if the broker closes an idle connection at that moment. It
+	// does not send a nil header.
 	request.Header["Idempotency-Key"] = nil
 	request.Header.Set("Accept", "application/json")
 	request.Header.Set("Content-Type", "application/json")
@@ -205,7 +205,7 @@ func (c *Client) describe(method, path string, err error) error {
 	return fmt.Errorf("management API, %s /api%s: %w", method, resource, err)
 }
 
-// refused makes an error of an answer that is neither 200 nor 304. RabbitMQ 3.10 to 4.3 answer
+// refused returns the error for an answer that is neither 200 nor 304. RabbitMQ 3.10 to 4.3 answer
 //
 //   - 401 "Login failed" or "Not_Authorized" to a wrong password,
 //   - 401 "Not management user" (or monitor, administrator) if the user lacks a tag,
@@ -238,7 +238,7 @@ func (c *Client) refused(response *http.Response) error {
 	return c.errs.Fail(brokererr.ErrUnreachable, "answered %s; is this RabbitMQ's management API?", response.Status)
 }
 
-// tagMissing returns the tag in RabbitMQ's "Not management user"; empty if the reason is another.
+// tagMissing returns the tag in a reason such as "Not management user"; empty for any other reason.
 func tagMissing(reason string) string {
 	tag, ok := strings.CutSuffix(reason, " user")
 	if !ok {
@@ -261,7 +261,7 @@ func lowerFirst(text string) string {
 	return strings.ToLower(text[:1]) + text[1:]
 }
 
-// Escape makes any name one segment of a path. Unlike url.PathEscape, it escapes the dot, because "." and ".." have a meaning in a path,
+// Escape escapes a name as one segment of a path. Unlike url.PathEscape, it escapes the dot, because "." and ".." have a meaning in a path,
 // and the plus, which some servers read as a space.
 func Escape(name string) string {
 	var escaped strings.Builder

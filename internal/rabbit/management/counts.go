@@ -16,8 +16,8 @@ type MessageCount struct {
 // Ready counts the messages that wait for a consumer.
 func (c MessageCount) Ready() int64 { return max(c.Messages-c.Unacknowledged-c.Held, 0) }
 
-// MessageCounts counts the messages of the wanted queues. It needs no statistics: the broker asks each queue for its own numbers, which
-// are seconds old. A queue that does not answer, for example because its leader is down, is not in the result: its count is unknown.
+// MessageCounts counts the messages of the wanted queues. It needs no statistics, because the broker asks each queue for its own numbers,
+// which are seconds old. The result lacks a queue that does not answer, for example because its leader is down.
 func (c *Client) MessageCounts(ctx context.Context, wanted func(queue string) bool) (map[string]MessageCount, error) {
 	type queue struct {
 		Name           string

@@ -1,5 +1,5 @@
-// Package management makes requests to the management API of RabbitMQ, within limits of size, time and memory: brokers are not trusted.
-// It decodes answers into items and does not interpret them; package snapshot builds a vhost from them.
+// Package management makes requests to the management API of RabbitMQ. Limits of size, time and memory apply, because brokers are not
+// trusted. It decodes answers into items and does not interpret them; package snapshot builds a vhost from them.
 //
 //   - client.go: requests, and the errors in RabbitMQ's answers. Begin reading here
 //   - answer.go, limits.go, size.go: decoding of answers, within the limits that all connections share

@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// EndpointOf returns host:port of a URI, with the default port of its scheme; empty if the text is no URI.
+// EndpointOf returns host:port of a URI, with the default port of its scheme; empty if the string is not a URI.
 func EndpointOf(text string) string {
 	uri, err := url.Parse(text)
 	if err != nil {

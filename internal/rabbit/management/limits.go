@@ -11,13 +11,13 @@ const (
 	// Mebibyte is a mebibyte in bytes.
 	Mebibyte = 1 << 20
 
-	// smallAnswer is the limit of an answer about one object, in bytes after decompression.
+	// smallAnswer limits an answer about one object, in bytes after decompression.
 	smallAnswer = 1 * Mebibyte
-	// nodesAnswer is the limit of an answer that grows with the cluster.
+	// nodesAnswer limits an answer that grows with the cluster.
 	nodesAnswer = 4 * Mebibyte
-	// largestItem is the limit of one queue, exchange, binding or policy of an answer: the decoder buffers a whole item.
+	// largestItem limits one queue, exchange, binding or policy in an answer, because the decoder buffers a whole item.
 	largestItem = 1 * Mebibyte
-	// largestHeader is the limit of the headers of an answer.
+	// largestHeader limits the headers of an answer.
 	largestHeader = 64 << 10
 	// LongestVersion is the longest version that fits into a status, in bytes.
 	LongestVersion = 64
@@ -28,7 +28,7 @@ const (
 	DefaultResponseLimit = 64 * Mebibyte
 	// MemoryFactor multiplied by the response limit is how much memory all snapshots may take together.
 	MemoryFactor = 6
-	// freeRoom is how much memory each Room may take, even if the limit of all is reached.
+	// freeRoom is how much memory each Room may take even if the limit of all Rooms is reached.
 	freeRoom = 2 * Mebibyte
 )
 
@@ -58,8 +58,8 @@ var endpoints = []endpoint{
 	{"/consumers/{vhost}", 0},
 }
 
-// Limits bound the memory that the answers of brokers may take in this process. All connections share one Limits, because brokers are not
-// trusted: a hostile broker must not take the memory that the other connections need.
+// Limits bound the memory that the answers of brokers may take in this process. All connections share one Limits. Brokers are not trusted,
+// and a hostile broker must not take the memory that the other connections need.
 type Limits struct {
 	response int64 // limit of an answer that grows with the vhost, in bytes after decompression
 	Memory   int64 // limit of all snapshots together, including snapshots that are being read; in bytes
@@ -81,7 +81,7 @@ func (l *Limits) answer(path string) int64 {
 	return cmp.Or(endpointOf(path).limit, l.response)
 }
 
-// endpointOf returns the endpoint of a request; one called "other" if it is not among endpoints.
+// endpointOf returns the endpoint of a request, or the endpoint "other" for an unknown path.
 func endpointOf(path string) endpoint {
 	path, _, _ = strings.Cut(path, "?")
 	for _, known := range endpoints {
@@ -106,8 +106,8 @@ type Room struct {
 	Taken  int64
 }
 
-// need grows the room to at least so many bytes, and returns false if the limit does not allow it. A room may not be larger than
-// the memory that is left after it grows. So there is always memory for another room.
+// need grows the room to at least the given size, and returns false if the limit does not allow it. A room may not become larger than the
+// memory that then remains, so that there is always memory for another room.
 func (r *Room) need(bytes int64) bool {
 	if bytes <= r.Taken {
 		return true
@@ -130,7 +130,7 @@ func (r *Room) Size() int64 {
 	return r.Taken
 }
 
-// Shrink reduces the room to so many bytes. It does nothing if the room is smaller, or nil.
+// Shrink reduces the room to the given size. It does nothing if the room is smaller, or nil.
 func (r *Room) Shrink(bytes int64) {
 	if r == nil || bytes >= r.Taken {
 		return
@@ -141,5 +141,5 @@ func (r *Room) Shrink(bytes int64) {
 	r.Taken = bytes
 }
 
-// Free reduces the room to nothing.
+// Free releases the whole room.
 func (r *Room) Free() { r.Shrink(0) }

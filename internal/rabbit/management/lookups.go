@@ -57,15 +57,15 @@ func (c *Client) ListsConnections(ctx context.Context) (bool, error) {
 	return err == nil, err
 }
 
-// HasConnection reports whether the broker lists an AMQP connection with this value of a client property. The broker lists a connection
+// HasConnection reports whether the broker lists an AMQP connection whose client property has this value. The broker lists a connection
 // some seconds after it was opened.
 func (c *Client) HasConnection(ctx context.Context, property, id string) (found bool, err error) {
 	err = c.Connections(ctx, func(properties LooseObject) { found = found || properties[property] == id })
 	return found, err
 }
 
-// Connections calls show with the client properties of each connection to the vhost that the user may list. With the tag monitoring
-// or administrator these are all connections, otherwise the user's own.
+// Connections calls show with the client properties of each connection to the vhost that the user may list. With the tag monitoring or
+// administrator, these are all connections, and otherwise the user's own.
 func (c *Client) Connections(ctx context.Context, show func(properties LooseObject)) error {
 	type connection struct {
 		Properties LooseObject `json:"client_properties"`
@@ -83,8 +83,8 @@ type Consumer struct {
 	Arguments LooseObject
 }
 
-// Consumers calls show with each consumer in the vhost that the user may list. With the tag monitoring or administrator these are
-// all consumers, otherwise the user's own.
+// Consumers calls show with each consumer in the vhost that the user may list. With the tag monitoring or administrator, these are all
+// consumers, and otherwise the user's own.
 func (c *Client) Consumers(ctx context.Context, show func(Consumer)) error {
 	path := "/consumers/" + Escape(c.VHost) + "?columns=queue.name,arguments"
 	return each(ctx, c, path, func(item Consumer) (int64, error) {
@@ -136,8 +136,8 @@ func (c *Client) Policies(ctx context.Context) ([]vhost.Policy, error) {
 	return all, nil
 }
 
-// QueueInfo is a queue as the management API shows it. Its own fields are current. Statistics are seconds old, or a minute on a
-// busy broker: no deletion may depend on them.
+// QueueInfo is a queue as the management API shows it. The queue's own fields are current. Statistics are seconds old, or a minute on a
+// busy broker, so no deletion may depend on them.
 type QueueInfo struct {
 	Type      string
 	State     string

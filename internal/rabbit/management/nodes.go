@@ -15,8 +15,8 @@ type Node struct {
 	Version      string `json:"rabbitmq_version"`
 	Applications []struct{ Name, Version string }
 
-	// MemoryAlarm and DiskAlarm: the cluster takes no messages. FreeDisk is the free disk in bytes; no number if RabbitMQ does not
-	// know it. All three need AlarmColumns.
+	// MemoryAlarm and DiskAlarm: the cluster accepts no messages. FreeDisk is the free disk space in bytes; not a number if RabbitMQ does
+	// not know it. All three need AlarmColumns.
 	MemoryAlarm bool `json:"mem_alarm"`
 	DiskAlarm   bool `json:"disk_free_alarm"`
 	FreeDisk    any  `json:"disk_free"`
@@ -26,8 +26,8 @@ type Node struct {
 const AlarmColumns = ",mem_alarm,disk_free_alarm,disk_free"
 
 // Nodes lists all nodes of the cluster, including nodes that are down. The user needs the tag monitoring or administrator. columns are
-// further columns, each after a comma. The names are always requested, because RabbitMQ writes a node that has none of the columns, such
-// as one that is down, as an empty list.
+// additional columns, each with a leading comma. The names are always requested, because RabbitMQ writes a node that has none of the
+// columns, such as one that is down, as an empty list.
 func (c *Client) Nodes(ctx context.Context, columns string) ([]Node, error) {
 	var nodes List[Node]
 	_, err := c.Get(ctx, "/nodes?columns=name,running"+columns, "", &nodes)

@@ -13,7 +13,7 @@ import (
 	"github.com/warren-mq/warren/internal/vhost"
 )
 
-// Capabilities are what this broker supports and this user may do.
+// Capabilities are the features that this broker supports and this user may use.
 type Capabilities struct {
 	// Definitions: one request reads the whole vhost. The user needs the tag administrator, and the name of the vhost must be ASCII.
 	Definitions bool
@@ -35,7 +35,7 @@ type BrokerInfo struct {
 	// Tags are the tags that Whoami returns.
 	Tags         []string
 	Capabilities Capabilities
-	// Upgrading: the nodes have different versions.
+	// Upgrading: the nodes run different versions.
 	Upgrading bool
 	// Nodes is how many nodes the cluster has; zero if the user may not list them.
 	Nodes int
@@ -46,8 +46,8 @@ type BrokerInfo struct {
 // EventExchange is the exchange of the plugin rabbitmq_event_exchange.
 const EventExchange = "amq.rabbitmq.event"
 
-// Whoami returns the tags of the user that give rights in the management API, sorted. Each connection keeps them, and a broker may send
-// any number of other tags.
+// Whoami returns the tags of the user that grant rights in the management API, sorted. It drops all other tags, because a broker may send
+// any number of them, and each connection keeps the result.
 func (c *Client) Whoami(ctx context.Context) ([]string, error) {
 	var whoami struct{ Tags []string }
 	_, err := c.Get(ctx, "/whoami", "", &whoami)
@@ -151,11 +151,11 @@ func definitionsWork(name string) bool {
 	return true
 }
 
-// maxBuiltin is how many exchanges amq.* are listed. RabbitMQ 4.3 has eight.
+// maxBuiltin is the maximum number of exchanges amq.* that are listed. RabbitMQ 4.3 has eight.
 const maxBuiltin = 100
 
-// builtinExchanges lists the exchanges amq.* of the vhost. An administrator can read definitions even without a permission in the vhost,
-// but not this listing. Then it returns only the exchanges that every vhost has. Each connection keeps the result, so its size is
+// builtinExchanges lists the exchanges amq.* of the vhost. Without a permission in the vhost, an administrator can read definitions but not
+// this listing. Then builtinExchanges returns only the exchanges that every vhost has. Each connection keeps the result, so its size is
 // limited. RabbitMQ declares these exchanges without arguments.
 func (c *Client) builtinExchanges(ctx context.Context, administrator bool) (map[string]vhost.Exchange, error) {
 	builtin := map[string]vhost.Exchange{}

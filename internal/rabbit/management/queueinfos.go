@@ -10,12 +10,12 @@ import (
 	"github.com/warren-mq/warren/internal/vhost"
 )
 
-// listedAtOnce is how many queues RabbitMQ lists in one page at most.
+// listedAtOnce is the maximum number of queues in a page of a listing.
 const listedAtOnce = 500
 
-// QueueInfos requests queues without statistics, and returns the existing ones by name. pattern must match exactly these queues.
-// One request lists up to 500 of them, and makes the broker visit all queues of the vhost. The timeout of one request applies to
-// all requests together.
+// QueueInfos requests queues without statistics, and returns the existing ones by name. pattern must match exactly these queues. One
+// request lists up to 500 of them, but the broker visits all queues of the vhost for it. The timeout of one request applies to all requests
+// together.
 func (c *Client) QueueInfos(ctx context.Context, queues []string, pattern string) (map[string]*QueueInfo, error) {
 	ctx, cancel := context.WithTimeout(ctx, c.Timeout)
 	defer cancel()
@@ -49,8 +49,8 @@ func (c *Client) QueueInfos(ctx context.Context, queues []string, pattern string
 	return infos, nil
 }
 
-// eachPage requests the queues whose names match a pattern, up to a limit of pages. items decodes the queues of a page. eachPage
-// returns the number of all pages.
+// eachPage requests the queues whose names match a pattern, up to a limit of pages. items decodes the queues of a page. eachPage returns
+// the total number of pages.
 func (c *Client) eachPage(ctx context.Context, query, pattern string, limit int, items func(*Answer) error) (pages int, err error) {
 	pages = 1
 	for page := 1; page <= min(pages, limit); page++ {
