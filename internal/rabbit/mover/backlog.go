@@ -19,7 +19,7 @@ const (
 	zeroPause  = 300 * time.Millisecond
 )
 
-// Backlog is the messages of a queue before a move.
+// Backlog counts the messages of a queue before a move.
 type Backlog struct {
 	// Ready is how many messages are ready.
 	Ready int
@@ -62,9 +62,9 @@ func (c Counter) Count(ctx context.Context, cluster, queue string) (counted Back
 	return backlogOf(declared, totals), true, err
 }
 
-// backlogOf combines the counts of a passive declaration with later ones of the management API. If the queue has consumers, it takes
-// both numbers from the management API, where they are of the same moment: a consumer may have returned its messages since the
-// declaration.
+// backlogOf combines the counts of a passive declaration with later counts of the management API. A consumer may have returned its messages
+// since the declaration. So if the queue has consumers, backlogOf takes both numbers from the management API, which counts them at the same
+// moment.
 func backlogOf(declared amqp.Queue, totals management.MessageCount) Backlog {
 	counted := Backlog{Ready: declared.Messages}
 	switch {

@@ -32,7 +32,7 @@ type BrowseConfig struct {
 type Browsed struct {
 	// Ready is how many messages were ready at the beginning.
 	Ready int
-	// Unseen is how many of the wanted messages did not arrive because other consumers took them.
+	// Unseen is how many of the requested messages did not arrive because other consumers took them.
 	Unseen int
 	// TooLarge is how many messages were not visited because their body is larger than amqpconn.LargestBody.
 	TooLarge int
@@ -41,7 +41,8 @@ type Browsed struct {
 	Consumers int
 }
 
-// ErrHeldTooLong ends a browse that has held messages for as long as RabbitMQ safely allows a consumer.
+// ErrHeldTooLong ends a browse that has held messages for as long as is safe. RabbitMQ closes the channel of a consumer that holds them
+// longer.
 var ErrHeldTooLong = errors.New("messages were held for ten minutes")
 
 // Browse takes messages out of a queue and returns them in their order. RabbitMQ counts one more delivery of each message, so the
@@ -69,13 +70,13 @@ func Browse(ctx context.Context, config BrowseConfig) (Browsed, error) {
 	}
 }
 
-// browse is the state of a move that only browses.
+// browse is the state of a browse, which is a move that moves no message.
 type browse struct {
 	BrowseConfig
 	found Browsed
 	// isCounted: the messages of the queue were counted before the first was taken.
 	isCounted bool
-	// seen is how many messages were visited or are too large. A later pass with a smaller prefetch begins at the head of the queue again.
+	// seen is how many messages were visited or are too large. A later pass with a smaller prefetch begins again at the head of the queue.
 	seen int
 }
 

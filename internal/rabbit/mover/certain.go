@@ -25,8 +25,8 @@ func (p *pass) hasLostAcknowledgements() bool {
 	return p.moved > p.movedBefore && p.connection.Connection.IsClosed()
 }
 
-// uncertain is how many messages that this pass moved may be in the queue again if the connection ends now. They are at most as
-// many as the prefetch, if there is one. Deletions do not rely on that bound, because no later pass deletes such a message again.
+// uncertain is how many messages that this pass moved may be in the queue again if the connection ends now. If there is a prefetch, their
+// number does not exceed it. Deletions do not rely on that limit, because no later pass deletes such a message again.
 func (p *pass) uncertain() int {
 	if p.Delete || p.Limited {
 		return p.moved - p.removed

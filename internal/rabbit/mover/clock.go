@@ -54,7 +54,7 @@ func (p *pass) refillFull() error {
 	return p.intake.refill(p.prefetch())
 }
 
-// flush acknowledges the confirmed messages if the broker may deliver more.
+// flush acknowledges the confirmed messages if the pass may receive more.
 func (p *pass) flush(now time.Time) error {
 	if !p.mayAcknowledge() {
 		return nil
@@ -63,7 +63,7 @@ func (p *pass) flush(now time.Time) error {
 	return p.intake.flush(now.Sub(p.idleSince) > 10*tick)
 }
 
-// mayAcknowledge reports whether the broker may deliver more messages, as it does after each acknowledgement.
+// mayAcknowledge reports whether the pass may receive more messages. After each acknowledgement, the broker delivers more.
 func (p *pass) mayAcknowledge() bool { return p.Limited || !p.isPaused() }
 
 // holdLimit is the maximum time for which the pass may hold messages.
@@ -74,8 +74,8 @@ func (p *pass) holdLimit() time.Duration {
 	return passLimit
 }
 
-// whyOver returns why a pass that has reached its holdLimit ends: with ErrTooSlow if it spent the whole time examining messages and
-// moved none. The next pass would then get no further.
+// whyOver returns why a pass that has reached its holdLimit ends: with ErrTooSlow if it spent the whole time examining messages and moved
+// none. The next pass would get no further.
 func (p *pass) whyOver(now time.Time) error {
 	hasWaited := len(p.waiting) > 0 || len(p.inFlight()) > 0 || now.Sub(p.takenAt) > idleLimit
 	if p.browse != nil || p.moved > p.movedBefore || hasWaited {
@@ -84,7 +84,7 @@ func (p *pass) whyOver(now time.Time) error {
 	return fmt.Errorf("%w: %d were examined in %v", ErrTooSlow, p.taken, p.holdLimit())
 }
 
-// checkQueues counts the removed messages, the depth of the destination and the messages left in the source, each at its own
+// checkQueues counts the removed messages, the ready messages of the destination, and the messages left in the source, each at its own
 // interval.
 func (p *pass) checkQueues(now time.Time) error {
 	if err := p.countRemoved(now); err != nil {
@@ -148,7 +148,7 @@ func (p *pass) checkSource(idle time.Duration) error {
 		p.takenWhenEmpty = p.taken
 		return p.awaitDeliveries()
 	}
-	if idle >= undelivered { // the broker does not count waiting consumers, so their number is no evidence
+	if idle >= undelivered { // the broker does not count waiting consumers, so their number proves nothing
 		p.setState(NothingDelivered, fmt.Sprintf(
 			"queue %q has ready messages, and the broker has delivered none for %v: with x-single-active-consumer it delivers to one "+
 				"consumer only", p.Queue, undelivered))
@@ -187,8 +187,8 @@ func (p *pass) countOthers(ctx context.Context) error {
 	return nil
 }
 
-// awaitDeliveries returns after all messages that the broker had taken out of the queue have arrived. Channels before the current
-// one are full.
+// awaitDeliveries waits until all messages that the broker has taken out of the queue have arrived. It asks only on the current channel,
+// because the earlier channels are full.
 func (p *pass) awaitDeliveries() error { return p.intake.askOn(p.intake.current()) }
 
 // withinLimit calls ask, and cuts the connection if the broker takes longer than answerLimit to answer.
@@ -212,7 +212,7 @@ func (p *pass) checkDestination(now time.Time) error {
 	}
 	limit := p.Settings().MaxDepth
 	p.room = max(0, limit-depth-len(p.outlet.inFlight))
-	if p.state == DestinationBusy && 10*p.room < limit { // otherwise the move would start and stop with each message that leaves
+	if p.state == DestinationBusy && 10*p.room < limit { // otherwise each message that leaves would start and stop the move
 		p.room = 0
 	}
 	switch {
@@ -347,8 +347,8 @@ func (p *pass) setState(state State, detail string) {
 	p.report(p.now())
 }
 
-// now is the current progress. Each pass counts the skipped messages from zero. Until a pass has skipped as many as the pass
-// before, now reports the earlier counts.
+// now returns the current progress. Each pass counts the skipped messages from zero. Until a pass has skipped as many as the previous pass,
+// now reports the counts of the previous pass.
 func (p *pass) now() Progress {
 	progress := Progress{
 		State: p.state, Detail: p.detail, Moved: p.moved, Apart: p.apart, Failures: p.failures, InFlight: len(p.inFlight()),

@@ -36,7 +36,7 @@ func (p *pass) decide(message *item, size int64, tooLarge bool) {
 	}
 }
 
-// skips returns the reason why a message stays in the queue; empty for a message to move.
+// skips returns the reason why a message stays in the queue; empty if it is to be moved.
 func (p *pass) skips(message *amqp.Delivery, size int64) string {
 	if len(p.failed) > 0 && p.failed[p.Filter.ID(message)] {
 		return failedBefore

@@ -20,15 +20,13 @@ func (p *pass) giveUp(failed *item, reason, text string) {
 	p.countFailure()
 }
 
-// countFailure ends the move when Config.MaxFailures messages could not be moved. It counts each of several messages with the
-// same ID.
+// countFailure ends the move when Config.MaxFailures messages could not be moved. Messages with the same ID count separately.
 func (p *pass) countFailure() {
 	if p.failing++; p.failing >= p.MaxFailures {
 		p.stop(ErrTooManyFailures)
 	}
 }
 
-// outletFailed handles an error of publishing.
 func (p *pass) outletFailed(err error) error {
 	if errors.Is(err, amqp.ErrClosed) {
 		return p.outletClosed()
@@ -103,8 +101,8 @@ func isAboutMessage(code int) bool {
 	return false
 }
 
-// refusal explains why the broker refuses a copy. If each message names its own exchange, the texts of the broker about a missing
-// exchange and about denied access quote the message, so refusal replaces them.
+// refusal explains why the broker refuses a copy. If each message names its own exchange, the broker's messages about a missing exchange
+// and about denied access quote the headers. refusal therefore replaces them.
 func (p *pass) refusal(reason *amqp.Error) string {
 	switch {
 	case p.Destination != "":
@@ -161,9 +159,9 @@ func (p *pass) connectionClosed(reason *amqp.Error) error {
 // if it does not decode the headers; see amqpconn.Undecodable.
 var errCrashed = errors.New("a delivery has ended the connection")
 
-// ended halves the prefetch after a delivery has ended the connection, so that the next pass moves the messages before the
-// unreadable one. It returns ErrUnreadable if the unreadable message is the first one. A move that holds messages fails after
-// maxCrashes such deliveries, and a browse fails at the first.
+// ended halves the prefetch after a delivery has ended the connection, so that the next pass moves the messages in front of the unreadable
+// one. It returns ErrUnreadable if the unreadable message is the first one. A move that holds messages fails after maxCrashes such
+// deliveries, and a browse fails at the first.
 func (p *pass) ended(err error) error {
 	err = p.whyClosed(err)
 	if !errors.Is(err, errCrashed) {

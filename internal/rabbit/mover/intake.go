@@ -12,18 +12,18 @@ import (
 	"github.com/warren-mq/warren/internal/rabbit/amqpconn"
 )
 
-// intake takes messages out of a queue. Messages that are not moved are held and count against the prefetch of their channel.
-// intake opens another channel when the current one is full.
+// intake takes messages out of a queue. Messages that are not moved are held, and count against the prefetch of their channel. When the
+// current channel is full, intake opens another one.
 type intake struct {
 	connection *amqpconn.Conn
 	queue      string
-	channels   []*intakeChannel // in the order in which they took
+	channels   []*intakeChannel // in the order in which they were opened
 	closed     int              // acknowledged messages of closed channels
 	opened     int              // channels so far
-	// quickest is the shortest time for an answer at the end of a channel.
+	// quickest is the shortest time that an answer has taken at the end of a channel.
 	quickest time.Duration
-	// fresh reports that a message has arrived that was never delivered before. The queue then has no more returned messages, because
-	// it delivers them first.
+	// fresh reports whether a message has arrived that was never delivered before. The queue then has no more returned messages, because it
+	// delivers those first.
 	fresh bool
 }
 
@@ -49,7 +49,7 @@ type intakeChannel struct {
 	confirmed map[uint64]bool
 }
 
-// open opens another channel for further messages, and closes channels whose messages are all acknowledged.
+// open opens another channel, and closes channels whose messages are all acknowledged.
 func (in *intake) open(prefetch int) error {
 	in.channels = slices.DeleteFunc(in.channels, func(channel *intakeChannel) bool {
 		if channel.delivered != channel.acknowledged || in.end(channel) != nil {
@@ -187,11 +187,11 @@ func (in *intake) endCurrent() error {
 	return nil
 }
 
-// sweep takes the ready messages that were returned before, so that the intake can return all of them in order. A quorum queue has
-// a separate list of returned messages. It delivers that list first, and appends messages that are returned to its end. limit is the
-// maximum duration of the sweep; messages that it does not reach lose their places to the returned ones. left returns the number of
-// ready messages. Each channel takes more messages than the one before. sweep takes few messages in excess,
-// because each of them joins the list of returned messages.
+// sweep takes the ready messages that were returned before, so that the intake can return all of them in order. A quorum queue has a
+// separate list of returned messages. It delivers that list first, and appends newly returned messages to its end. limit is the maximum
+// duration of the sweep. Messages that the sweep does not reach and the messages that the intake returns lose their order. left returns the
+// number of ready messages. Each channel takes more messages than the previous one, but few in excess, because each excess message joins
+// the list of returned messages.
 func (in *intake) sweep(limit time.Duration, left func() (int, error)) error {
 	end := time.Now().Add(limit)
 	for prefetch := firstSweep; in.holds() && !in.fresh && time.Now().Before(end); prefetch = min(2*prefetch, maxHeld) {
@@ -226,17 +226,18 @@ func (in *intake) hasAcknowledged() bool {
 }
 
 const (
-	// quiet is how long the intake waits for a message before it assumes that none is in flight. It is also the time for an
+	// quiet is how long the intake waits for a message before it assumes that none is in flight. It is also how long it waits for an
 	// acknowledgement to arrive.
 	quiet = 100 * time.Millisecond
-	// prompt is the maximum time for an answer of a broker that is neither busy nor far away. A slower broker is asked again until
-	// endLimit is over. If the last of enoughQuestions answers took about as long as the quickest, the broker is far away, not busy.
+	// prompt is the maximum time for an answer of a broker that is neither busy nor far away. The intake repeats the question to a slower
+	// broker until endLimit is over. If the last of enoughQuestions answers took about as long as the quickest, the broker is far away, not
+	// busy.
 	prompt          = 20 * time.Millisecond
 	enoughQuestions = 3
 	endLimit        = 2 * time.Second
 )
 
-// isFull reports whether the prefetch lets the broker deliver no more messages.
+// isFull reports whether the prefetch prevents further deliveries.
 func (c *intakeChannel) isFull() bool { return c.delivered-c.acknowledged >= uint64(c.prefetch) }
 
 func (c *intakeChannel) cancel() error {

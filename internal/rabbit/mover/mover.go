@@ -26,20 +26,19 @@ type Config struct {
 	Queue string
 	// Destination is the queue that receives the messages, and whose depth is limited; empty if there may be several.
 	Destination string
-	// Exchange is an exchange that routes only to Destination; empty if copies are not published to one. If the broker refuses a
-	// copy published to it, no queue has the copy.
+	// Exchange is an exchange that routes only to Destination; empty if there is none. If the broker refuses a copy that was published to
+	// Exchange, no queue has the copy.
 	Exchange string
 	// Behind is a queue that receives the messages from Destination later; empty if there is none. Its depth also counts.
 	Behind string
-	// Filter selects the messages, and Copier makes the copy to publish. A move that deletes, or only counts, needs no
-	// Copier.
+	// Filter selects the messages, and Copier creates the copies to publish. A move that deletes, or only counts, needs no Copier.
 	Filter Filter
 	Copier Copier
 	// Settings is called repeatedly, because the settings may change while the move runs.
 	Settings func() Settings
 
-	// Total is the maximum number of messages to examine: the number of ready messages when the move began. Moved is how many of
-	// them earlier runs have moved at most. Unsure is how many of Moved may still be in the queue.
+	// Total is the maximum number of messages to examine: the number of ready messages when the move began. Moved is the maximum number of
+	// them that earlier runs have moved. Unsure is how many of Moved may still be in the queue.
 	Total, Moved, Unsure int
 	// Apart selects the moved or deleted messages that Progress.Apart also counts; nil for none. MovedApart is how many of them
 	// earlier runs have moved.
@@ -69,7 +68,7 @@ type Config struct {
 	Report func(Progress)
 }
 
-// Filter selects messages.
+// Filter selects the messages to move.
 type Filter interface {
 	// Skips returns one word for the reason why a message stays in the queue; empty for a message to move. size is the length of its
 	// body in bytes. A body above amqpconn.LargestBody is missing.
@@ -78,7 +77,7 @@ type Filter interface {
 	ID(message *amqp.Delivery) string
 }
 
-// Copier makes copies of messages.
+// Copier creates copies of messages.
 type Copier interface {
 	// Copy returns the seq-th copy of this run and its route. The copy must have seq in the header SeqHeader. An error explains why
 	// the message cannot be moved.
@@ -114,8 +113,8 @@ const (
 	DestinationFull State = "DestinationFull"
 	// DestinationBusy: the destination and the queue behind it have more ready messages than Settings.MaxDepth.
 	DestinationBusy State = "DestinationBusy"
-	// NothingDelivered: the queue has ready messages, and the broker delivers none, for example because another consumer is the single
-	// active one.
+	// NothingDelivered: the queue has ready messages, but the broker delivers none, for example because another consumer is the single
+	// active consumer.
 	NothingDelivered State = "NothingDelivered"
 	// Blocked: the broker accepts no messages from any publisher, because it lacks memory or disk space.
 	Blocked State = "Blocked"
@@ -129,7 +128,7 @@ type Progress struct {
 	// Moved counts the moved or deleted messages, earlier runs included. In a dry run, it counts the messages that would be moved or
 	// deleted.
 	Moved int
-	// Apart is how many of Moved are messages that Config.Apart names.
+	// Apart is how many of Moved are messages that Config.Apart selects.
 	Apart int
 	// Skipped counts the messages that stay, by the reason that Filter.Skips returned, or SkippedTooLarge.
 	Skipped map[string]int
@@ -143,8 +142,8 @@ type Progress struct {
 	// Unsure is how many of Moved may be in the queue again or counted twice, because their acknowledgements may be lost. Pending is
 	// how many more would become unsure if the connection ended now.
 	Unsure, Pending int
-	// Consumers is how many other consumers the queue had at the end. They may hold messages that the move did not see. It is zero
-	// after a move that was stopped, with Config.EndBelow, and if the queue was too busy to count.
+	// Consumers is how many other consumers the queue had at the end. They may hold messages that the move did not see. It is zero after a
+	// move that was stopped, for a move with Config.EndBelow, and if the queue was too busy to count.
 	Consumers int
 }
 
@@ -220,11 +219,11 @@ type move struct {
 	// failed are the IDs of messages that are not published again. failures describes them.
 	failed   map[string]bool
 	failures []Failure
-	// apart is how many of moved are messages that Config.Apart names.
+	// apart is how many of moved are messages that Config.Apart selects.
 	moved, apart int
 	// unsure is how many messages were moved whose acknowledgements may be lost.
 	unsure int
-	// careful is how many more messages are published one by one, to find the message for which the broker closes channels.
+	// careful is how many more messages are published one by one, to find the message because of which the broker closes channels.
 	careful int
 	seq     int64
 	sizes   sizes
@@ -234,14 +233,14 @@ type move struct {
 	progress         Progress
 	// cutAt is when the last pass ended early; zero if none did. The broker may count its consumers for some time.
 	cutAt time.Time
-	// shortOfMemory reports that the pass ended because the process retains no more messages.
+	// shortOfMemory reports whether the pass ended because the process had no memory for more messages.
 	shortOfMemory bool
-	// browse is nil unless the move only browses.
+	// browse is nil unless the move is a browse.
 	browse *browse
 }
 
-// Run moves messages until all of them were examined, the limit is reached, or the context ends. It first settles the published
-// messages. It returns the progress, and the reason why it cannot continue.
+// Run moves messages until all of them were examined, the limit is reached, or the context ends. Before it returns, it settles the
+// published messages. It returns the progress, and the reason why the move cannot continue.
 func Run(ctx context.Context, config Config) (Progress, error) {
 	t := &move{
 		Config: config, pace: newPace(config.Settings()), failed: map[string]bool{}, moved: config.Moved, apart: config.MovedApart,
@@ -295,11 +294,11 @@ func (m *move) countsApart(message *amqp.Delivery) bool {
 	return m.Apart != nil && m.Apart(message)
 }
 
-// left is how many messages a pass takes: all that are not moved for certain. Messages that were moved before a connection was cut
-// may be in the queue again. The pass takes as many more messages, or it would leave others behind.
+// left returns how many messages a pass takes: all that are not certainly moved. Messages that were moved before a connection was cut may
+// be in the queue again. So the pass takes that many more, or it would leave other messages behind.
 func (m *move) left() int { return max(0, m.Total-m.moved+m.unsure) }
 
-// reachedLimit reports whether the moved messages and the moving ones together reach Config.Limit.
+// reachedLimit reports whether the moved messages, together with the messages that are being moved, reach Config.Limit.
 func (m *move) reachedLimit(moving int) bool { return m.Limit > 0 && m.moved+moving >= m.Limit }
 
 // reachedMaxMoved reports whether no more messages may be moved until Settings.MaxMoved is raised.

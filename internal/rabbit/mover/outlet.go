@@ -17,14 +17,14 @@ type item struct {
 	from    *intakeChannel
 	// returned is why no queue accepts the copy; empty unless the broker has returned the copy.
 	returned string
-	// answer is the broker's answer to the copy; nil if the copy was not published. The Ack of a Confirmation must not be used: the
-	// library reports confirms in order, and an ack of several copies overwrites a nack that has arrived before it.
+	// answer is the broker's answer to the copy; nil if the copy was not published. The Ack of a Confirmation must not be used: the AMQP
+	// library reports confirms in order, and an ack of several copies overwrites an earlier nack.
 	answer interface{ Acked() bool }
-	// byExchange reports that the copy may have reached several queues.
+	// byExchange reports whether the copy may have reached several queues.
 	byExchange bool
 }
 
-// outlet publishes copies on a separate channel. If the broker closes it because of a message, the channels of the intake stay
+// outlet publishes copies on a separate channel. If the broker closes that channel because of a message, the channels of the intake remain
 // open.
 type outlet struct {
 	channel *amqp.Channel
@@ -71,7 +71,7 @@ func (out *outlet) publish(moved *item, route contract.Route, message amqp.Publi
 	return err
 }
 
-// isAccepted reports whether the broker has confirmed the copy. It also confirms a copy that it has returned.
+// isAccepted reports whether the broker has confirmed the copy. The broker also confirms a copy that it has returned.
 func (i *item) isAccepted() bool { return i.answer != nil && i.answer.Acked() }
 
 // answered removes and returns the item of the copy that the broker has answered. The broker returns a copy before it confirms it, so
@@ -107,14 +107,12 @@ func (out *outlet) takeReturns() error {
 	}
 }
 
-// frameOverhead is the size of a header frame without texts and headers. It contains the frame's type, channel, size and end;
-// class, weight, body size and flags; delivery mode, priority and timestamp. See section 2.3.5.2 of the specification of AMQP
-// 0-9-1.
+// frameOverhead is the size of a header frame without strings and headers. It contains the frame's type, channel, size and end; class,
+// weight, body size and flags; delivery mode, priority and timestamp. See section 2.3.5.2 of the specification of AMQP 0-9-1.
 const frameOverhead = 8 + 14 + 10
 
-// frameHeadroom is how many bytes of a frame a copy leaves to the broker. The broker adds headers when it redelivers or
-// dead-letters the message: about 3 KiB with names of the greatest length. A message that exceeds the frame ends the connection of
-// each consumer.
+// frameHeadroom is how many bytes of a frame a copy must leave free. The broker adds headers when it redelivers or dead-letters the
+// message: about 3 KiB with names of maximum length. A message that exceeds the frame ends the connection of each consumer.
 const frameHeadroom = 8 << 10
 
 // fits reports whether the properties of a message fit into a frame, with room for headers that the broker adds.

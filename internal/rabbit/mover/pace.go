@@ -10,15 +10,14 @@ import (
 )
 
 const (
-	// maxWindow is how many messages wait for their confirms at most. A larger window is no faster, and a crash duplicates as many
-	// messages.
+	// maxWindow is the maximum number of messages that wait for their confirms. A larger window is no faster, and a crash duplicates up to
+	// that many messages.
 	maxWindow = 500
 	// maxHeld is the maximum prefetch of a selective move, which may hold most of the messages.
 	maxHeld = 2048
 	// firstPrefetch is the prefetch before the sizes of any messages are known.
 	firstPrefetch = 16
-	// growth limits the prefetch to a multiple of the messages seen: the first messages may be small, and the messages behind them
-	// large.
+	// growth limits the prefetch to a multiple of the messages seen, because small messages may be followed by large ones.
 	growth = 2
 	// maxBytes limits the memory of all unsettled messages, estimated from the memory of recent ones.
 	maxBytes = 16 << 20
@@ -68,7 +67,7 @@ func (p *pace) window() int {
 type sizes struct {
 	messages int
 	average  float64 // bytes of one message, with its headers
-	// maxPrefetch is the prefetch after a message did not fit into memory; zero if every message fitted. unchanged is how many messages
+	// maxPrefetch is the prefetch after a message did not fit into memory; zero if every message has fitted. unchanged is how many messages
 	// were taken since maxPrefetch changed.
 	maxPrefetch, unchanged int
 }
@@ -98,8 +97,8 @@ func (s *sizes) relax() {
 	}
 }
 
-// fitting is how many messages fit into maxBytes, at most limit. A result below limit is a power of two, so that the prefetch does
-// not change with each message.
+// fitting returns how many messages fit into maxBytes, up to limit. A result below limit is a power of two, so that the prefetch does not
+// change with each message.
 func (s *sizes) fitting(limit int) int {
 	if s.maxPrefetch > 0 {
 		limit = min(limit, s.maxPrefetch)

@@ -14,7 +14,7 @@ import (
 const (
 	reportInterval = 50 * time.Millisecond
 	depthInterval  = time.Second
-	// idleLimit is how long no message has to arrive before the pass asks whether the queue is empty.
+	// idleLimit is how long no message must arrive before the pass asks whether the queue is empty.
 	idleLimit = 500 * time.Millisecond
 	// endInterval is the time between two checks of Config.EndBelow.
 	endInterval = 100 * time.Millisecond
@@ -22,7 +22,7 @@ const (
 	flushLimit = 128
 	// manyHeld is how many messages a move holds before it becomes selective.
 	manyHeld = 100
-	// unnoticed is how long a broker takes at most to detect a cut connection: two missed heartbeats.
+	// unnoticed is the maximum time that a broker takes to detect a cut connection: two missed heartbeats.
 	unnoticed = 4 * amqpconn.Heartbeat
 	// undelivered is how long the broker may deliver none of the ready messages before the state becomes NothingDelivered.
 	undelivered = 10 * time.Second
@@ -131,8 +131,8 @@ func (m *move) pass(ctx context.Context) (done bool, err error) {
 	return true, p.stopReason
 }
 
-// cutAfter closes the socket settleLimit after the context has ended, but not after the returned function was called. A broker that
-// blocks publishers does not answer. Closing the socket ends every call of the library that waits for an answer.
+// cutAfter closes the socket settleLimit after the context has ended, unless the returned function was called before. A broker that blocks
+// publishers does not answer. Closing the socket ends every call of the AMQP library that waits for an answer.
 func (p *pass) cutAfter(ctx context.Context) (end func()) {
 	ended := make(chan struct{})
 	go func() {
@@ -178,7 +178,7 @@ func (p *pass) open() (err error) {
 	return p.whyNotTaken(p.intake.open(p.prefetch()))
 }
 
-// whyNotTaken classifies an error of taking messages out of the queue.
+// whyNotTaken classifies an error that occurred while messages were taken out of the queue.
 func (p *pass) whyNotTaken(err error) error {
 	if err == nil {
 		return nil
@@ -197,7 +197,7 @@ func (p *pass) prefetch() int {
 	switch {
 	case p.Limited:
 		return 1
-	case p.DryRun: // a channel that is full can be cancelled without waiting
+	case p.DryRun: // the consumer of a full channel can be cancelled without waiting
 		return min(p.sizes.fitting(maxHeld), max(1, p.bound-p.taken))
 	case p.holds():
 		return p.sizes.fitting(maxHeld)
@@ -266,7 +266,7 @@ func (p *pass) stop(reason error) {
 	if !p.stopping {
 		p.stopping, p.stoppedAt, p.stopReason = true, time.Now(), reason
 		if p.Limited {
-			p.notBefore = time.Time{} // the message in hand is tried once more
+			p.notBefore = time.Time{} // try the held message once more
 		}
 	}
 }
@@ -309,7 +309,7 @@ func (p *pass) get() error {
 	return p.take(message, true)
 }
 
-// take handles a delivery: it shows, skips, counts or publishes the message.
+// take handles a delivery: it visits, skips, counts or publishes the message.
 func (p *pass) take(message amqp.Delivery, open bool) error {
 	if !open {
 		return p.deliveriesEnded()
