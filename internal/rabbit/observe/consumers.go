@@ -13,10 +13,10 @@ import (
 )
 
 const (
-	// consumersLimit is how long one count of consumers takes at most. It leaves other queues to the next count. RabbitMQ waits a
-	// quarter of a second for a queue without a leader.
+	// consumersLimit limits the duration of one count of consumers. The next count asks the remaining queues. RabbitMQ waits a quarter of a
+	// second for a queue without a leader.
 	consumersLimit = 2 * time.Second
-	// consumersAtATime is how many queues are asked at a time. More would take the channels that changes need.
+	// consumersAtATime is how many queues are asked at a time. More would use up the channels that changes need.
 	consumersAtATime = 4
 	// refusedPause is the wait after the broker has refused to count the consumers of a queue, because RabbitMQ logs each refusal.
 	refusedPause = time.Hour
@@ -26,15 +26,15 @@ const (
 type Consumers struct {
 	// Disabled: consumers are never counted; see Config.MessageCountsInterval.
 	Disabled bool
-	// Others: at the last count, other clients consumed the queue or held messages of it.
+	// Others: at the last count, other clients consumed the queue or held its messages.
 	Others bool
-	// Counts is how many counts in a row have agreed; zero before the first. A count during which Warren itself consumed the queue
-	// is left out.
+	// Counts is how many counts in a row have agreed; zero before the first. A count during which Warren itself consumed the queue does not
+	// count.
 	Counts int
 }
 
-// consumers records, for some queues of a vhost, whether other clients consume them. It needs a request for each queue, because no
-// listing shows consumers as well: see ADR 0022. The next count drops a queue for which get was not called since the last one.
+// consumers records, for some queues of a vhost, whether other clients consume them. It needs a request for each queue, because no listing
+// shows consumers as accurately; see ADR 0022. A count drops the queues for which get was not called since the previous count.
 type consumers struct {
 	mu sync.Mutex
 	of map[string]*consumersOf // by queue
@@ -63,8 +63,7 @@ func (c *consumers) get(queue string) Consumers {
 	return known.Consumers
 }
 
-// begin starts a count, and returns its queues in random order: a count that ends early must not always leave out the same
-// queues.
+// begin starts a count, and returns its queues in random order, so that counts that end early do not always leave out the same queues.
 func (c *consumers) begin(now time.Time) []string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -115,8 +114,8 @@ func (o *Observer) Consumers(queue string) Consumers {
 	return current.consumers.get(queue)
 }
 
-// countConsumers counts the consumers of the wanted queues. A queue that cannot be counted keeps its last result. It asks quorum
-// queues only, because a classic queue that is asked does not expire; other queues count as not consumed.
+// countConsumers counts the consumers of the wanted queues. A queue that cannot be counted keeps its last result. It asks quorum queues
+// only, because the question keeps a classic queue from expiring. Other queues count as not consumed.
 func (r *refresher) countConsumers(ctx context.Context, view *view) {
 	if !r.Matcher.IsMatched() || r.Channels.IsBlocked() {
 		return
@@ -144,8 +143,8 @@ func (r *refresher) countConsumers(ctx context.Context, view *view) {
 	counting.Wait()
 }
 
-// countConsumersOf counts the consumers of one queue. It drops the answer if Warren itself consumed the queue meanwhile, because
-// the broker does not distinguish consumers.
+// countConsumersOf counts the consumers of one queue. It drops the answer if Warren itself consumed the queue during the count, because the
+// broker does not distinguish consumers.
 func (r *refresher) countConsumersOf(ctx context.Context, view *view, queue string) {
 	began := time.Now()
 	declared, exists, err := r.Channels.DeclaredQueue(ctx, r.info.Identity.Key(), queue)

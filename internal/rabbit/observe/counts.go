@@ -9,7 +9,7 @@ import (
 	"github.com/warren-mq/warren/internal/rabbit/snapshot"
 )
 
-// countsShare is the least wait between two counts, as a multiple of the time that the last one took.
+// countsShare is the minimum wait between two counts, as a multiple of the duration of the last one.
 const countsShare = 50
 
 // Messages is how many messages queues held when the messages of their vhost were last counted.
@@ -30,7 +30,7 @@ type Messages struct {
 // count is one count of the messages of a vhost.
 type count struct {
 	asOf time.Time
-	// messages has the queues that hold any.
+	// messages has the counts of the queues that hold messages.
 	messages map[string]management.MessageCount
 	// stuck maps each queue to the dead letters that waited to be routed at this count and at the count before.
 	stuck map[string]int64
@@ -71,7 +71,7 @@ type counts struct {
 	next time.Time // when to count again
 }
 
-// beginCount reports whether the caller should count now. Then it returns false to others for the interval.
+// beginCount reports whether the caller should count now. If so, it returns false to all other callers for the interval.
 func (c *counts) beginCount(now time.Time, interval time.Duration) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -82,7 +82,7 @@ func (c *counts) beginCount(now time.Time, interval time.Duration) bool {
 	return true
 }
 
-// replace sets the last count; nil is none. The next count is not made before the given time.
+// replace sets the last count; nil for none. The next count begins no earlier than the given time.
 func (c *counts) replace(last *count, next time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -112,7 +112,7 @@ func (r *refresher) countMessages(ctx context.Context) {
 		r.countConsumers(ctx, view)
 	}
 	if ctx.Err() != nil {
-		return // the connection closes, and the others count for themselves
+		return // this connection closes, and the others count themselves
 	}
 	next := time.Now().Add(countsShare * time.Since(began))
 	if err != nil {

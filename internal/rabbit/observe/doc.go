@@ -1,7 +1,7 @@
 // Package observe keeps a snapshot of a vhost in memory, shared by connections with the same rights. It refreshes the snapshot from
 // the management API, and applies events between two refreshes.
 //
-// Begin with observer.go: an Observer is the part of one connection. Its files:
+// Begin with observer.go, which has the Observer of one connection. The files:
 //
 //   - refresh.go, refreshrequests.go: refreshes, once per interval or on request
 //   - observation.go, views.go: the snapshot, shared by connections with the same rights
@@ -11,5 +11,5 @@
 //   - ownconsumers.go: the queues that Warren itself consumes
 //   - otherinstances.go: other instances of Warren on the vhost
 //
-// It changes nothing at the broker except the markers of the event feed; see package eventfeed.
+// The package changes nothing at the broker except the markers of the event feed; see package eventfeed.
 package observe

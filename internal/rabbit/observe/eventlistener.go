@@ -20,7 +20,7 @@ import (
 // share an observation have one subscription, and another connection subscribes when the first one closes. The next refresh finds
 // changes whose events were missed or could not be decoded.
 //
-// A broker can accept a subscription and send nothing: its bindings were removed, the plugin was disabled, or a node treats the
+// A broker can accept a subscription but send nothing, because its bindings were removed, the plugin was disabled, or a node treats the
 // exchange as unbound. So the feed counts as working only after a marker has arrived, and another marker follows in each period.
 //
 // The listener has its own AMQP connection, to the vhost of the event exchange.
@@ -50,8 +50,8 @@ func (l *eventListener) listenTo(ctx context.Context, view *view) {
 	}
 }
 
-// listenOnce receives events until the subscription ends. After silence it waits before another subscription: a node that treats
-// the exchange as unbound sends events again once the last binding has been removed and a new one is made.
+// listenOnce receives events until the subscription ends. After silence, it waits before the next subscription. A node that treats the
+// exchange as unbound sends events again only when the last binding has been removed and a new one is declared.
 func (l *eventListener) listenOnce(ctx context.Context, view *view) error {
 	err := l.listen(ctx, view)
 	l.ended(ctx, view, err)
@@ -61,7 +61,7 @@ func (l *eventListener) listenOnce(ctx context.Context, view *view) error {
 	return err
 }
 
-// sleep waits, and returns early if the context ends or AMQP is matched. It reports whether AMQP was matched.
+// sleep waits, and returns early if the context ends or AMQP is matched. It returns true if AMQP was matched.
 func (l *eventListener) sleep(ctx context.Context, wait time.Duration) (matched bool) {
 	timer := time.NewTimer(wait)
 	defer timer.Stop()
@@ -74,11 +74,11 @@ func (l *eventListener) sleep(ctx context.Context, wait time.Duration) (matched 
 	return false
 }
 
-// ended records that no events arrive any more.
+// ended records that events no longer arrive.
 func (l *eventListener) ended(ctx context.Context, view *view, err error) {
 	was, news := view.events.End(err)
 	if ctx.Err() != nil {
-		return // a connection that leaves the view reads another one
+		return // a connection that leaves the view continues with another one
 	}
 	if news { // while the broker is unreachable, the health reports that
 		level := 1
@@ -93,7 +93,7 @@ func (l *eventListener) ended(ctx context.Context, view *view, err error) {
 	}
 }
 
-// listen subscribes and receives events. It returns why that ended.
+// listen subscribes and receives events. It returns why the subscription ended.
 func (l *eventListener) listen(ctx context.Context, view *view) error {
 	connection, subscription, err := l.subscribe(ctx)
 	if err != nil {
@@ -154,7 +154,7 @@ func (l *eventListener) watch(ctx context.Context, view *view, markers *markers)
 		if number == 1 {
 			view.events.Begin()
 			view.broadcast(snapshot.Notice{Capabilities: true})
-			l.requests.RequestRefresh() // to read what changed before the subscription
+			l.requests.RequestRefresh() // to read the changes before the subscription
 		}
 		if err := l.awaitNext(ctx, view, check.C); err != nil {
 			return err
@@ -182,8 +182,8 @@ func (l *eventListener) awaitNext(ctx context.Context, view *view, check <-chan 
 	}
 }
 
-// mark sends a marker and returns when its event has arrived. It fails with eventfeed.ErrSilent if the event does not arrive
-// although the connection works.
+// mark sends a marker and waits for its event. It fails with eventfeed.ErrSilent if the event does not arrive although the connection
+// works.
 func (l *eventListener) mark(ctx context.Context, markers *markers, number int) error {
 	if err := l.limited(markers.connection, func() error { return markers.subscription.Mark(number) }); err != nil {
 		return l.described(err)
@@ -204,7 +204,7 @@ func (l *eventListener) mark(ctx context.Context, markers *markers, number int) 
 		return l.described(err)
 	}
 	if silent {
-		return l.Errors.Fail(eventfeed.ErrSilent, "no event arrived within %v about a binding that Warren made at exchange %s. "+
+		return l.Errors.Fail(eventfeed.ErrSilent, "no event arrived within %v about a binding that Warren created at exchange %s. "+
 			"Warren subscribes again. If this error persists, disable the plugin rabbitmq_event_exchange and enable it again",
 			l.Timeouts.Event, management.EventExchange)
 	}
@@ -249,7 +249,7 @@ func (l *eventListener) subscribe(ctx context.Context) (*amqpconn.Conn, *eventfe
 	return connection, subscription, nil
 }
 
-// described classifies what an operation for events returned.
+// described classifies an error of an operation for events.
 func (l *eventListener) described(err error) error {
 	err = l.Errors.OfOperation(err)
 	if errors.Is(err, brokererr.ErrNotFound) {

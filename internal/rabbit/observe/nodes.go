@@ -52,7 +52,7 @@ func (r *refresher) setNodes(count int) {
 	r.Health.Update(func(s *health.Parts) { s.Health.Nodes = count })
 }
 
-// members has the quorum queues with fewer members than the cluster has nodes.
+// members records the quorum queues that have fewer members than the cluster has nodes.
 type members struct {
 	mu     sync.RWMutex
 	nodes  int            // of the cluster; zero if not known
@@ -62,16 +62,16 @@ type members struct {
 }
 
 const (
-	// membersPause and membersShare are the least wait between two reads of the members: a time, and a multiple of how long the last
-	// read took.
+	// membersPause and membersShare are the minimum wait between two reads of the members: a duration, and a multiple of the duration of
+	// the last read.
 	membersPause = 15 * time.Second
 	membersShare = 100
-	// lonePause is the least wait if no further nodes are known.
+	// lonePause is the minimum wait if the cluster is not known to have other nodes.
 	lonePause = time.Minute
 )
 
-// expire makes the next refresh read the members, unless they were read since. With a single node and no queue that lacks members,
-// the next read comes after lonePause.
+// expire makes the next refresh read the members, unless they were read since the given time. With a single node, and if no queue lacks
+// members, the next read comes after lonePause.
 func (m *members) expire(since time.Time, nodes int) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -84,7 +84,7 @@ func (m *members) expire(since time.Time, nodes int) {
 	}
 }
 
-// beginRead reports whether the caller should read the members now. Then it returns false to others until schedule.
+// beginRead reports whether the caller should read the members now. If so, it returns false to all other callers until schedule is called.
 func (m *members) beginRead(now time.Time, nodes int) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -94,7 +94,7 @@ func (m *members) beginRead(now time.Time, nodes int) bool {
 	if now.Before(m.next) {
 		return false
 	}
-	m.readAt, m.next = now, now.Add(membersPause) // until schedule says when
+	m.readAt, m.next = now, now.Add(membersPause) // until schedule sets another time
 	return true
 }
 
@@ -105,7 +105,7 @@ func (m *members) schedule(next time.Time) {
 	m.next = next
 }
 
-// nodesSince returns the number of nodes if it was read since; zero otherwise.
+// nodesSince returns the number of nodes if it was read since the given time; zero otherwise.
 func (m *members) nodesSince(since time.Time) int {
 	m.mu.RLock()
 	defer m.mu.RUnlock()
@@ -130,7 +130,7 @@ func (m *members) observe(names vhost.Selection, observed *vhost.Observed) {
 	}
 }
 
-// replace sets what was read, and returns a notice of the queues that changed.
+// replace sets the result of a read, and returns a notice of the queues that changed.
 func (m *members) replace(nodes int, few map[string]int) snapshot.Notice {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -149,7 +149,7 @@ func (r *refresher) readMembers(ctx context.Context) {
 		queues := view.store.Queues()
 		nodes, few, err := r.ReadAPI.Members(ctx, r.info.Nodes, func(queue string) bool { return queues[queue] })
 		if ctx.Err() != nil {
-			return // the connection closes, and knows nothing that the others should forget
+			return // the connection closes, which does not invalidate the numbers for the others
 		}
 		if err != nil {
 			r.Log.V(1).Info("Cannot read the members of queues", "vhost", r.VHost, "reason", err.Error())

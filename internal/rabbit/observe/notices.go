@@ -7,7 +7,7 @@ import (
 	"github.com/warren-mq/warren/internal/rabbit/snapshot"
 )
 
-// Notices merges notices until the receiver is free, so that a slow receiver delays nothing.
+// Notices merges notices until the receiver is free, so that a slow receiver delays no sender.
 type Notices struct {
 	notify func(snapshot.Notice)
 	wake   chan struct{}
@@ -31,7 +31,7 @@ func (n *Notices) Add(notice snapshot.Notice) {
 	n.waiting = snapshot.Merge([]snapshot.Notice{n.waiting, notice})
 	select {
 	case n.wake <- struct{}{}:
-	default: // it will wake anyway
+	default: // a wake-up is already pending
 	}
 }
 

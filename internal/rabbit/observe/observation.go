@@ -16,11 +16,11 @@ import (
 	"github.com/warren-mq/warren/internal/rabbit/timing"
 )
 
-// Connections of one user to one vhost share a snapshot: with a hundred BrokerConnections the vhost is read and kept in memory
-// once. Each connection itself matches AMQP and the management API, and surveys other instances.
+// Connections of one user to one vhost share a snapshot. Even for a hundred BrokerConnections, the vhost is read and kept in memory only
+// once. Each connection matches AMQP with the management API and surveys other instances itself.
 
-// Observations has one observation for each vhost and set of rights, as long as a connection uses it. It also records which
-// queues Warren itself consumes.
+// Observations holds one observation for each vhost and set of rights, as long as a connection uses it. It also records which queues Warren
+// itself consumes.
 type Observations struct {
 	mu     sync.Mutex
 	shared map[observationKey]*observation
@@ -35,10 +35,10 @@ func NewObservations() *Observations { return &Observations{shared: map[observat
 
 // observationKey is equal for connections that may read the same and trust the same broker.
 type observationKey struct {
-	// broker is the endpoints and what makes a certificate valid; see Config.brokerFingerprint.
+	// broker identifies the endpoints and the settings for valid certificates; see Settings.Broker.
 	broker string
-	// clusterID is that of vhost.Cluster. If it is empty, nothing is shared, because the identity is not certain: the user may not
-	// read the ID, or no AMQP connection has been matched.
+	// clusterID is the ID of vhost.Cluster. If it is empty, nothing is shared, because the identity of the broker is not certain: the user
+	// may not read the ID, or no AMQP connection has been matched.
 	clusterID string
 	vhost     string
 	// user and tags stand for the rights.
@@ -49,16 +49,16 @@ type observationKey struct {
 
 func (k observationKey) isShared() bool { return k.clusterID != "" }
 
-// observation is what is known of a vhost.
+// observation is the observed state of a vhost, which connections with the same rights share.
 type observation struct {
 	key observationKey
-	// standing is that of Observations.
+	// standing is Observations.Standing.
 	standing *safedelete.Standing
 
 	store   snapshot.Store
 	members members
 	counts  counts
-	// consumers has the consumers of the queues for which callers asked.
+	// consumers records the consumers of the queues for which callers asked.
 	consumers consumers
 
 	refreshing retry.Slots // one slot, for the connection that refreshes the vhost
@@ -82,7 +82,7 @@ type written struct {
 	concerned snapshot.Notice
 }
 
-// viewer is a connection from the side of an observation.
+// viewer is a connection as an observation sees it.
 type viewer struct {
 	// notify receives notices of what changed.
 	notify func(snapshot.Notice)
@@ -94,7 +94,7 @@ type viewer struct {
 	silences retry.Backoff
 }
 
-// view is the use of an observation by one connection.
+// view is one connection's use of an observation.
 type view struct {
 	*observation
 
@@ -143,17 +143,17 @@ func (o *Observations) close(v *view) {
 // readFunc reads a vhost. It returns management.ErrNotModified if the ETag is still valid.
 type readFunc func(ctx context.Context, etag string) (*snapshot.Snapshot, string, error)
 
-// errReadByAnother: another connection has been reading the vhost for too long.
+// errReadByAnother: another connection is still reading the vhost.
 var errReadByAnother = errors.New("another connection is reading the vhost")
 
-// demand is what a refresh must fulfil.
+// demand has the requirements for a refresh.
 type demand struct {
-	// oldest is the earliest time at which the refresh may have begun.
+	// oldest is the earliest permitted beginning of the refresh.
 	oldest time.Time
 	// twice requests a second read, as if an object had been missing; see snapshot/doubt.go.
 	twice bool
-	// limit is how long to wait for another connection that refreshes. If the broker does not answer, a hundred connections must
-	// not wait one after the other.
+	// limit is how long to wait for another connection that refreshes. Without it, a hundred connections to a broker that does not answer
+	// would wait one after the other.
 	limit time.Duration
 }
 
@@ -203,7 +203,7 @@ func (o *observation) read(began time.Time) {
 	o.readAt, o.took = began, time.Since(began)
 }
 
-// hadNews records a read that may have found changes.
+// hadNews records that a read may have found changes.
 func (o *observation) hadNews() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -217,15 +217,15 @@ func (o *observation) changedAt() time.Time {
 	return o.newsAt
 }
 
-// nextRefresh returns when the vhost may be read again: after the pace, and later if a read takes long.
+// nextRefresh returns when the vhost may be read again: after the pause of the pace, or later if a read takes long.
 func (o *observation) nextRefresh(pace timing.Pace) time.Time {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return o.readAt.Add(max(pace.Pause, time.Duration(pace.Share)*o.took))
 }
 
-// readAndReplace returns what changed. again reports whether the vhost must be read again because something is missing that
-// existed before.
+// readAndReplace reads the vhost and returns the changes. again reports whether the vhost must be read again because an object is missing
+// that existed before.
 func (v *view) readAndReplace(ctx context.Context, read readFunc) (difference snapshot.Difference, again bool, err error) {
 	fresh, etag, err := read(ctx, v.store.Begin())
 	if err != nil {
@@ -242,8 +242,8 @@ func (v *view) readAndReplace(ctx context.Context, read readFunc) (difference sn
 	return difference, again, nil
 }
 
-// write makes a confirmed change to the snapshot. The other connections receive its notice with the next read, as for changes by
-// others.
+// write applies a confirmed change to the snapshot. The other connections receive its notice with the next read, as for changes by other
+// clients.
 func (v *view) write(change snapshot.Write) {
 	if len(v.all()) < 2 {
 		v.store.Write(change)
@@ -255,7 +255,7 @@ func (v *view) write(change snapshot.Write) {
 	v.written = append(v.written, written{v, concerned})
 }
 
-// notifyAll sends every connection a notice of what a refresh changed, and of what the other connections have written before.
+// notifyAll sends each connection a notice of the changes that a refresh found, and of earlier changes by the other connections.
 func (v *view) notifyAll(changed snapshot.Notice) {
 	written := v.takeWritten()
 	for _, other := range v.all() {

@@ -20,7 +20,7 @@ import (
 // Settings configure an observer.
 type Settings struct {
 	VHost, Username, Owner string
-	// Broker distinguishes two brokers, by their endpoints and by what makes their certificates valid.
+	// Broker distinguishes two brokers by their endpoints, and by the settings that decide which certificates are valid.
 	Broker string
 	// For ResyncInterval, MessageCountsInterval and KnownOwners see rabbit.Config.
 	ResyncInterval        time.Duration
@@ -39,14 +39,15 @@ type Settings struct {
 	Matcher           *brokermatch.Matcher
 	Dialer            brokermatch.Dialer
 
-	// Notify receives notices of what changed. It must not block.
+	// Notify receives notices of changes. It must not block.
 	Notify func(snapshot.Notice)
-	// IsDeleting reports whether the connection is deleting a queue. ClearLeftovers is called after each refresh, with its beginning.
+	// IsDeleting reports whether the connection is deleting a queue. ClearLeftovers is called after each refresh with the time at which the
+	// refresh began.
 	IsDeleting     func(queue string) bool
 	ClearLeftovers func(read time.Time)
 }
 
-// Observer observes the vhost of one connection. Its methods may be called at the same time.
+// Observer observes the vhost of one connection. It is safe for concurrent use.
 type Observer struct {
 	Settings
 	*views
@@ -72,7 +73,7 @@ func (o *Observer) Run(ctx context.Context) {
 	o.listening.Wait()
 }
 
-// State returns the state of the connection, with what events have shown.
+// State returns the state of the connection, including the state of events.
 func (o *Observer) State() health.Health {
 	state := o.Health.Read()
 	state.CurrentAt = state.SyncedAt
@@ -86,9 +87,9 @@ func (o *Observer) State() health.Health {
 	return state
 }
 
-// RequestCatchUp requests a snapshot that is current as of the call, and does not wait for it. If events arrive, the snapshot is
-// current within milliseconds. Without events it needs a refresh, and also in a cluster of several nodes, whose events do not
-// arrive in the order of the changes.
+// RequestCatchUp requests a snapshot that is current as of the call, and does not wait for it. If events arrive, the snapshot is current
+// within milliseconds. A refresh is needed without events, and in a cluster of several nodes, whose events do not arrive in the order of
+// the changes.
 func (o *Observer) RequestCatchUp() {
 	awaited := o.awaitMarker(func(current bool) {
 		if !current {
@@ -100,7 +101,7 @@ func (o *Observer) RequestCatchUp() {
 	}
 }
 
-// CatchUp is RequestCatchUp that waits until the snapshot is current as of the call.
+// CatchUp is RequestCatchUp, but waits until the snapshot is current as of the call.
 func (o *Observer) CatchUp(ctx context.Context) error {
 	current := make(chan bool, 1)
 	if !o.awaitMarker(func(is bool) { current <- is }) {

@@ -19,20 +19,20 @@ import (
 	"github.com/warren-mq/warren/internal/text"
 )
 
-// Two instances of Warren on one vhost, for example from two Kubernetes clusters, do not know each other's ConsumerQueues, and each
-// would remove objects that the other needs. Declared objects name no owner, but connections and fences of Warren do. While a
-// connection or a fence has an unknown owner, nothing is removed.
+// Two instances of Warren on one vhost, for example from two Kubernetes clusters, do not know each other's ConsumerQueues, and each would
+// remove objects that the other needs. Declared objects have no owner, but connections and fences of Warren name theirs. While a connection
+// or a fence has an unknown owner, nothing is removed.
 const (
-	// unnamedOwner is the owner of a connection without an owner.
+	// unnamedOwner stands for the owner of a connection that names none.
 	unnamedOwner = "unnamed"
 
 	// surveyAge is how old a survey of the connections may be when a removal is decided. RabbitMQ lists a connection up to 5 s after
 	// it was opened.
 	surveyAge = 2 * time.Second
-	// surveyShare limits the time for surveys to a hundredth: twenty hostile brokers may use a fifth of a core together.
+	// surveyShare limits surveys to a hundredth of the time, so that twenty hostile brokers together use at most a fifth of a core.
 	surveyShare = 100
-	// surveyPause is the time between surveys of a vhost that does not change. An instance that connects changes the vhost, because
-	// it declares an exclusive queue.
+	// surveyPause is the time between surveys of a vhost that does not change. A new instance changes the vhost, because it declares an
+	// exclusive queue.
 	surveyPause = 10 * time.Minute
 	// listingDelay is how long after a change the broker may first list the connection that made it.
 	listingDelay = 10 * time.Second
@@ -47,15 +47,15 @@ type survey struct {
 	others  otherOwners // of connections
 }
 
-// mayRepeat reports whether another survey keeps surveys within their share of the time.
+// mayRepeat reports whether another survey would stay within the share of time for surveys.
 func (s *survey) mayRepeat() bool {
 	return time.Now().After(s.retryAt) && time.Since(s.at) > surveyShare*s.took
 }
 
 const (
-	// maxNamedOwners is how many other owners messages name.
+	// maxNamedOwners is how many owners a message names.
 	maxNamedOwners = 16
-	// maxOwnerLength is how many bytes of an owner messages show. Warren's own are UIDs, which have 36.
+	// maxOwnerLength is how many bytes of an owner a message shows. Warren's owners are UIDs, which have 36 bytes.
 	maxOwnerLength = 64
 )
 
@@ -79,14 +79,14 @@ func (o *otherOwners) add(owner string) {
 	delete(o.named, last)
 }
 
-// mayHave reports whether an owner may be among them.
+// mayHave reports whether an owner may be among the other owners.
 func (o otherOwners) mayHave(owner string) bool {
 	return o.more > 0 || o.named[text.Truncate(owner, maxOwnerLength)] > 0
 }
 
 func (o otherOwners) clone() otherOwners { return otherOwners{maps.Clone(o.named), o.more} }
 
-// String is empty if there are none.
+// String lists the owners for messages; empty if there are none.
 func (o otherOwners) String() string {
 	owners := strings.Join(slices.Sorted(maps.Keys(o.named)), ", ")
 	if o.more > 0 {
@@ -133,8 +133,8 @@ func (o *otherInstances) surveyOften(ctx context.Context, changed time.Time) err
 	return err
 }
 
-// surveyConnections lists the connections of the vhost if a survey is due, and returns the last survey. If the user may not list them,
-// or the broker lists none, only fences count.
+// surveyConnections lists the connections of the vhost if a survey is due, and returns the last survey. If the user may not list
+// connections, or the broker lists none, only fences count.
 func (o *otherInstances) surveyConnections(ctx context.Context, due func(*survey) bool) (last survey, err error) {
 	if o.KnownOwners == nil {
 		return survey{}, nil

@@ -35,7 +35,7 @@ func (o *ownConsumers) begin(at clusterQueue) (end func()) {
 	return func() { o.change(at, -1) }
 }
 
-// change changes the number of a queue, and removes entries that no count needs.
+// change changes the number of browses and moves of a queue, and removes entries that no count needs.
 func (o *ownConsumers) change(at clusterQueue, by int) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -56,7 +56,7 @@ func (o *ownConsumers) includes(at clusterQueue) bool {
 	return o.of[at].now > 0
 }
 
-// since reports whether the broker may have counted Warren among the consumers of a queue since then.
+// since reports whether the broker may have counted Warren among the consumers of a queue since the given time.
 func (o *ownConsumers) since(then time.Time, at clusterQueue) bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()

@@ -25,7 +25,7 @@ type refresher struct {
 	// Only the goroutine of run uses these.
 	info     *management.BrokerInfo // of the last probe; nil before the first one
 	probedAt time.Time              // when it was received
-	readAt   time.Time              // when the refresh began that this connection used last
+	readAt   time.Time              // when the refresh that this connection last used began
 	// failure is the error of the last refresh that failed. No refresh begins before pausedUntil; see refreshUnlessPaused. During
 	// such a pause, no link is matched before matchAgainAt.
 	failure      error
@@ -78,7 +78,7 @@ func (r *refresher) sleep(ctx context.Context, wait time.Duration) {
 	}
 }
 
-// awaitLink gives AMQP a moment to connect. A connection without AMQP shares no snapshot, and would refresh again to share one.
+// awaitLink waits a moment for AMQP to connect. A connection without AMQP shares no snapshot, and would need another refresh to share one.
 func (r *refresher) awaitLink(ctx context.Context) {
 	timer := time.NewTimer(r.Timeouts.Link)
 	defer timer.Stop()
@@ -96,8 +96,8 @@ const (
 	maxFailurePause = 5 * time.Minute
 )
 
-// refreshUnlessPaused skips refreshes for a while after a failure that cost CPU time, because the next refresh is hardly cheaper.
-// During the pause it only matches AMQP.
+// refreshUnlessPaused skips refreshes for a while after a failure that cost CPU time, because the next refresh would cost as much. During
+// the pause, it only matches AMQP.
 func (r *refresher) refreshUnlessPaused(ctx context.Context, askedAt time.Time) error {
 	if time.Now().Before(r.pausedUntil) {
 		r.matchDuringPause(ctx)
@@ -110,19 +110,20 @@ func (r *refresher) refreshUnlessPaused(ctx context.Context, askedAt time.Time) 
 	return err
 }
 
-// matchDuringPause matches a link that waits for it: without AMQP, a recreation cannot open its fence, and publishers wait. The answers
-// that it needs are small. If they are not, both the pause and the wait until the next match become longer.
+// matchDuringPause matches a waiting link, because without AMQP a recreation cannot open its fence, and publishers wait. The answers that
+// it needs are usually small. If they are not, both the pause and the wait until the next match become longer.
 func (r *refresher) matchDuringPause(ctx context.Context) {
 	if !r.Matcher.IsWaiting() || time.Now().Before(r.matchAgainAt) {
 		return
 	}
 	pause, _ := r.pauseAfter(func() error { return r.probeAndMatch(ctx) }) // a mismatch is recorded in Health
 	r.pausedUntil, r.matchAgainAt = r.pausedUntil.Add(pause), time.Now().Add(pause)
-	r.requests.MarkStale() // the next refresh must do the same
+	r.requests.MarkStale() // the next refresh must read the identity, too
 }
 
-// pauseAfter returns for how long nothing similar may follow a step. Decoded answers count by Pace.Share. An answer that exceeded its
-// limit counts for more. Waiting for the broker does not count, so that a connection recovers soon.
+// pauseAfter runs a step, and returns how long to wait before a similar one. The pause depends on the time for decoding answers, by
+// Pace.Share. It is longer after an answer that exceeded its limit. The wait for the broker does not count, so that a connection recovers
+// soon.
 func (r *refresher) pauseAfter(step func() error) (pause time.Duration, err error) {
 	began := time.Now()
 	r.ReadAPI.TakeDecodingTime() // of earlier answers
@@ -134,7 +135,7 @@ func (r *refresher) pauseAfter(step func() error) (pause time.Duration, err erro
 	return min(pause, maxFailurePause), err
 }
 
-// refresh asks the broker for its identity if that is not certain, and reads the vhost.
+// refresh reads the identity of the broker if it is not certain, and then the vhost.
 func (r *refresher) refresh(ctx context.Context, askedAt time.Time) error {
 	started := time.Now()
 	began, err := r.probeAndRead(ctx, askedAt)
@@ -171,14 +172,14 @@ func (r *refresher) probeAndRead(ctx context.Context, askedAt time.Time) (began 
 	view, moving := r.views.prepare(r.observationKey())
 	demand := demand{oldest: r.earliestUseful(askedAt, now), twice: moving, limit: 2 * r.Timeouts.Request}
 	if moving && view.openedAt.After(demand.oldest) {
-		demand.oldest = view.openedAt // what was written before may be missing in an older reading
+		demand.oldest = view.openedAt // an older read may lack the changes before that
 	}
 	if began, err = view.refresh(ctx, r.Errors, demand, r.read); err != nil {
 		return began, err
 	}
 	r.views.show(view)
 	r.readAt = began
-	// A failure to read the connections says nothing about the vhost. A removal reads them again, and fails then.
+	// A failure to list the connections does not fail the refresh. A removal lists them again, and fails if it cannot.
 	_ = r.instances.surveyOften(ctx, view.changedAt())
 	r.ClearLeftovers(began)
 	return began, nil
@@ -192,7 +193,7 @@ func (r *refresher) probeAndMatch(ctx context.Context) error {
 	return r.Matcher.MatchNew(ctx, r.info)
 }
 
-// earliestUseful returns the earliest time at which a refresh of another connection may have begun to serve this one, too.
+// earliestUseful returns the earliest beginning of another connection's refresh that also serves this connection.
 func (r *refresher) earliestUseful(askedAt, now time.Time) time.Time {
 	oldest := now.Add(-r.ResyncInterval)
 	for _, later := range []time.Time{askedAt, r.requests.outdatedBefore(), r.readAt.Add(1)} {
@@ -215,9 +216,9 @@ func (r *refresher) observationKey() observationKey {
 	return key
 }
 
-// probe reads the identity of the broker and the rights of the user after each (re)connect and each failure, when the tags have
-// changed, and during an upgrade of nodes: the last node may be upgraded without closing a connection of Warren. It reads the tags
-// before each refresh, unless definitions are read, which shows that the user is still an administrator.
+// probe reads the identity of the broker and the rights of the user after each (re)connect and each failure, when the tags have changed,
+// and during an upgrade of nodes: the last node may be upgraded without closing a connection of Warren. It reads the tags before each
+// refresh, unless the refresh reads definitions, which proves that the user is still an administrator.
 func (r *refresher) probe(ctx context.Context) error {
 	if !r.requests.takeStale() && r.info != nil && !r.info.Upgrading {
 		if r.info.Capabilities.Definitions {
@@ -253,8 +254,8 @@ func (r *refresher) probed(info *management.BrokerInfo) {
 	})
 }
 
-// read reads the vhost, and verifies that the probed cluster answered, which is the cluster that AMQP leads to. Objects of another
-// cluster must not enter the snapshot.
+// read reads the vhost. It verifies that the probed cluster answered, to which AMQP leads, because objects of another cluster must not
+// enter the snapshot.
 func (r *refresher) read(ctx context.Context, etag string) (*snapshot.Snapshot, string, error) {
 	shared := r.observationKey().isShared()
 	fresh, etag, err := r.readVHost(ctx, etag)
@@ -276,8 +277,7 @@ func (r *refresher) read(ctx context.Context, etag string) (*snapshot.Snapshot, 
 	return fresh, etag, err
 }
 
-// readVHost reads the definitions if the user may, and the listings otherwise. A refusal shows that the user is no administrator
-// any more.
+// readVHost reads the definitions if the user may, and the listings otherwise. A refusal shows that the user is no longer an administrator.
 func (r *refresher) readVHost(ctx context.Context, etag string) (*snapshot.Snapshot, string, error) {
 	if r.info.Capabilities.Definitions {
 		fresh, etag, err := snapshot.ReadDefinitions(ctx, r.ReadAPI, etag, r.info.Builtin)
@@ -293,10 +293,9 @@ func (r *refresher) readVHost(ctx context.Context, etag string) (*snapshot.Snaps
 	return fresh, "", err
 }
 
-// verifySameBroker fails if another broker may have answered than the probed one. unchanged reports whether the answer was
-// ErrNotModified. RabbitMQ closes a TCP connection that was idle for 5 s, so most reads of a quiet vhost open a new one. Usually
-// one request shows that the new connection leads to the broker of the AMQP connection. Otherwise it reads the identity of the
-// cluster, and matches the link again.
+// verifySameBroker fails if a broker other than the probed one may have answered. unchanged reports whether the answer was ErrNotModified.
+// RabbitMQ closes a TCP connection that was idle for 5 s, so most reads of a quiet vhost open a new one. Usually one request shows that the
+// new connection leads to the broker of the AMQP connection. Otherwise it reads the identity of the cluster, and matches the link again.
 func (r *refresher) verifySameBroker(ctx context.Context, unchanged bool) error {
 	moved := r.ReadAPI.TookNewConnection()
 	if unchanged && !moved {

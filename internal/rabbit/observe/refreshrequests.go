@@ -10,7 +10,7 @@ import (
 	"github.com/warren-mq/warren/internal/rabbit/brokererr"
 )
 
-// refreshRequests are the requests of others to a refresher.
+// refreshRequests are the requests to a refresher.
 type refreshRequests struct {
 	vhost  string
 	wake   chan struct{}
@@ -18,7 +18,7 @@ type refreshRequests struct {
 
 	mu      sync.Mutex
 	waiting []chan<- error // for the next refresh
-	askedAt time.Time      // when the last request for the next refresh was made; zero if there is none
+	askedAt time.Time      // the time of the last request for the next refresh; zero if there is none
 	// stale: the identity of the broker must be read again. Results from before staleSince may be out of date.
 	stale      bool
 	staleSince time.Time
@@ -67,7 +67,7 @@ func (r *refreshRequests) take() (waiting []chan<- error, askedAt time.Time) {
 	return waiting, askedAt
 }
 
-// requeue returns a failed request to the next refresh.
+// requeue passes a failed request to the next refresh.
 func (r *refreshRequests) requeue(askedAt time.Time) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -38,7 +38,7 @@ func watchful() timing.Timeouts {
 }
 
 var (
-	noEvent      = ContainSubstring("events are silent: no event arrived within 2s about a binding that Warren made at exchange amq.rabbitmq.event")
+	noEvent      = ContainSubstring("events are silent: no event arrived within 2s about a binding that Warren created at exchange amq.rabbitmq.event")
 	enablePlugin = ContainSubstring("enable the plugin rabbitmq_event_exchange")
 )
 

@@ -15,12 +15,12 @@ type effect string
 
 const (
 	effectNone    effect = "ignored"
-	effectOwn     effect = "own"     // the snapshot has the change, or is about to
+	effectOwn     effect = "own"     // the snapshot has the change, or will soon have it
 	effectApply   effect = "applied" // the change is to be made to the snapshot
 	effectRefresh effect = "refresh" // only a refresh shows the change
 )
 
-// effectOf decides what to do about a change. ordered is as for takeAll.
+// effectOf decides how a change affects the snapshot. ordered is as in takeAll.
 func (v *view) effectOf(change eventfeed.Change, ordered bool) effect {
 	switch {
 	case !eventfeed.Concerns(change) || v.events.IsExclusive(change):
@@ -47,7 +47,7 @@ func (v *view) effectOf(change eventfeed.Change, ordered bool) effect {
 	return effectApply
 }
 
-// apply makes a change to the snapshot, and returns the notice of what it concerns.
+// apply applies a change to the snapshot, and returns the notice of the objects that it concerns.
 func (v *view) apply(change eventfeed.Change) snapshot.Notice {
 	apply := func(s *snapshot.Snapshot) bool { return deleted(s, change) }
 	if change.Kind == eventfeed.Created {
@@ -99,9 +99,8 @@ func (v *view) hasEnds(change eventfeed.Change) bool {
 	return source && destination
 }
 
-// takeAll makes changes to the snapshot, and notifies the connections that they concern; see eventfeed.PendingNotices. ordered
-// reports whether events arrive in the order of the changes; otherwise they only lead to a refresh. sufficed is false if the vhost
-// must be refreshed.
+// takeAll applies changes to the snapshot, and notifies the connections that they concern; see eventfeed.PendingNotices. ordered reports
+// whether events arrive in the order of the changes. If not, they only lead to a refresh. sufficed is false if the vhost must be refreshed.
 func (v *view) takeAll(changes []eventfeed.Change, ordered bool) (sufficed bool) {
 	sufficed = true
 	for _, change := range changes {
@@ -158,7 +157,7 @@ func (v *view) leaveToDeletion(id vhost.ID) effect {
 	return effectOwn
 }
 
-// queueOf returns the queue of an ID, or the queue of a binding.
+// queueOf returns the queue of an ID: the queue itself, or the queue of a binding.
 func queueOf(id vhost.ID) (name string, is bool) {
 	if id.Kind == vhost.KindBinding {
 		return id.Destination, true

@@ -30,7 +30,8 @@ type views struct {
 	closed  bool
 }
 
-// newViews returns the views of a connection without any. listen receives the events of a view until the context ends.
+// newViews returns the views of a connection, which is without a view at first. listen receives the events of a view until the context
+// ends.
 func newViews(lifetime context.Context, settings Settings, listen func(ctx context.Context, view *view)) *views {
 	return &views{
 		observations: settings.Observations, lifetime: lifetime, listen: listen,
@@ -41,8 +42,7 @@ func newViews(lifetime context.Context, settings Settings, listen func(ctx conte
 	}
 }
 
-// prepare returns the view to read for a connection with this key. moving reports whether another view is shown until it has been
-// read.
+// prepare returns the view to read for a connection with this key. moving reports whether another view is shown until then.
 func (v *views) prepare(key observationKey) (read *view, moving bool) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -60,7 +60,7 @@ func (v *views) prepare(key observationKey) (read *view, moving bool) {
 	return v.next, moving
 }
 
-// show makes a view current after it has been read. Any object may differ in another view.
+// show makes a view current after it has been read. Its notice concerns all objects, because any object may differ in another view.
 func (v *views) show(read *view) {
 	v.mu.Lock()
 	before := v.current
@@ -91,7 +91,7 @@ func (v *views) drop(view *view) {
 	}
 }
 
-// Close frees the memory. Callers can still read what they have observed.
+// Close frees the memory. Callers can still read the objects that they have observed.
 func (v *views) Close() {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -129,7 +129,7 @@ func (v *views) Observe(selection vhost.Selection) (vhost.Observed, bool) {
 	return observed, read
 }
 
-// View shows the snapshot, if there is one. The caller must not change it.
+// View calls show with the snapshot, if there is one. show must not change the snapshot.
 func (v *views) View(show func(*snapshot.Snapshot)) {
 	if current := v.get(); current != nil {
 		current.store.View(show)
@@ -146,13 +146,13 @@ func (v *views) Refused(id vhost.ID, kind eventfeed.Kind) {
 	v.each(func(view *view) { view.own.Refused(id, kind) })
 }
 
-// TakeIgnored reports whether events about one of the queues were left to a deletion, and forgets that.
+// TakeIgnored reports whether events about one of the queues were ignored because of a deletion, and removes that record.
 func (v *views) TakeIgnored(queues []string) (some bool) {
 	v.each(func(view *view) { some = view.events.TakeIgnored(queues) || some })
 	return some
 }
 
-// Write makes a confirmed change to the snapshots of the current view and of the next one.
+// Write applies a confirmed change to the snapshots of the current view and of the next one.
 func (v *views) Write(change snapshot.Write) {
 	v.each(func(view *view) { view.write(change) })
 }
