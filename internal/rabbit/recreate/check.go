@@ -56,7 +56,7 @@ func (r *Recreator) Check(ctx context.Context, rec Recreation) error {
 	if err := r.checkPolicies(rec, policies); err != nil {
 		return err
 	}
-	if isFenced(name, policies) { // by a recreation whose status was lost: its delete may be running
+	if isFenced(name, policies) { // by a recreation whose status was lost, and whose delete may be running
 		if err := r.CheckNoDelete(ctx, rec); err != nil {
 			return err
 		}
@@ -100,8 +100,8 @@ func checkKeeps(rec Recreation, info *management.QueueInfo, policies []vhost.Pol
 	return err
 }
 
-// checkNodes refuses a recreation while the broker has an alarm or too little disk for the copies of all messages. It checks
-// nothing if the user may not list nodes. A recreation under an alarm is then backed out, because the broker accepts no sentinel.
+// checkNodes refuses a recreation while the broker has an alarm or too little disk for the copies of all messages. It checks nothing if the
+// user may not list nodes. In that case, a recreation under an alarm is backed out later, because the broker accepts no sentinel.
 func (r *Recreator) checkNodes(ctx context.Context, queue string) error {
 	nodes, err := r.api.Nodes(ctx, management.AlarmColumns)
 	if errors.Is(err, brokererr.ErrAccessRefused) {
@@ -185,7 +185,7 @@ func (r *Recreator) checkPolicies(rec Recreation, policies []vhost.Policy) error
 	return nil
 }
 
-// isFenced reports whether a fence of a recreation matches a queue.
+// isFenced reports whether a recreation's fence matches a queue.
 func isFenced(queue string, policies []vhost.Policy) bool {
 	return slices.ContainsFunc(policies, func(policy vhost.Policy) bool {
 		name, isFence := fence.ParseName(policy.Name)
@@ -193,8 +193,8 @@ func isFenced(queue string, policies []vhost.Policy) bool {
 	})
 }
 
-// checkPolicy refuses a policy with which a queue could drop messages. A limit of deliveries overrides x-delivery-limit: -1, and
-// each cut connection of the mover counts as a delivery. Before 4.0, -1 is not "no limit".
+// checkPolicy refuses a policy with which a queue could drop messages. A delivery limit overrides x-delivery-limit: -1, and each cut
+// connection of the mover counts as a delivery. Before 4.0, -1 does not mean "no limit".
 func (r *Recreator) checkPolicy(policy vhost.Policy, queue, prefix string) error {
 	if policy.Match(queue, vhost.TypeQuorum) == vhost.MatchNo {
 		return nil
@@ -240,7 +240,7 @@ func (r *Recreator) checkDeadLetters(ctx context.Context, rec Recreation, info *
 	return checkMoved(name, now.Ready, vhost.Normalize(info.Arguments), policies)
 }
 
-// fewDeliveries is how often a recreation delivers a message at most, with a margin. Each connection that is cut counts as a
+// fewDeliveries is the maximum number of deliveries of a message during a recreation, with a margin. Each cut connection counts as a
 // delivery. In each of three attempts, a message that RabbitMQ cannot deliver cuts up to three connections.
 const fewDeliveries = 12
 
@@ -292,7 +292,7 @@ func (r *Recreator) isAtLeastOnce(queue string, policies []vhost.Policy) bool {
 	})
 }
 
-// reasoned adds a Reason to an error of the broker, if there is one for it.
+// reasoned adds the Reason for an error of the broker, if there is one.
 func reasoned(err error) error {
 	switch {
 	case err == nil, ReasonOf(err) != "":

@@ -16,16 +16,17 @@ import (
 )
 
 const (
-	// divertRounds is how often Divert reads and moves the bindings at most, because other clients may bind the queue meanwhile.
+	// divertRounds is the maximum number of times that Divert reads and moves the bindings. Other clients may bind the queue again each
+	// time.
 	divertRounds = 5
-	// registering is how long RabbitMQ takes at most to write the name of a new quorum queue to disk: about twice the auto_save of 500
-	// ms of its library Ra. If a single node is killed before that, the queue comes back without its messages.
+	// registering is the maximum time that RabbitMQ takes to write the name of a new quorum queue to disk: about twice the auto_save of 500
+	// ms of its library Ra. If a single node is killed earlier, the queue comes back without its messages.
 	registering = 1500 * time.Millisecond
 )
 
-// Divert declares the hold and the backlog, and moves the bindings of the queue to the hold. First it tries the new arguments on a
-// queue of another name, so that the broker cannot refuse them during the swap. Before it unbinds the queue, it calls record with
-// all bindings found so far, and again if it finds more. An error of record ends the call, and is returned as it is.
+// Divert declares the hold and the backlog, and moves the bindings of the queue to the hold. First it tries the new arguments on a queue
+// with another name, so that the broker cannot refuse them during the swap. Before it unbinds the queue, it calls record with all bindings
+// found so far, and again if it finds more. An error of record ends the call, and is returned as it is.
 func (r *Recreator) Divert(
 	ctx context.Context, rec Recreation, record func(context.Context, []vhost.Binding) error,
 ) error {
@@ -52,8 +53,8 @@ func (r *Recreator) Divert(
 	return err
 }
 
-// divertAll moves bindings to the hold until the queue has none, and reports whether it had any. If record is nil, it records none of
-// them: the hold has them.
+// divertAll moves bindings to the hold until the queue has none, and reports whether it had any. If record is nil, it records no bindings,
+// because the hold has them.
 func (r *Recreator) divertAll(
 	ctx context.Context, rec Recreation, record func(context.Context, []vhost.Binding) error,
 ) (found bool, err error) {
@@ -81,8 +82,8 @@ func (r *Recreator) divertAll(
 	return found, comeBack(rec, bindings)
 }
 
-// comeBack returns why bindings could not be removed. RabbitMQ distinguishes bindings by the types of their arguments (3.10, 4.0, 4.3),
-// and the management API does not show the types: Warren unbinds and binds with integers of 64 bits.
+// comeBack returns why bindings could not be removed. RabbitMQ distinguishes bindings by the types of their arguments (3.10, 4.0, 4.3), but
+// the management API does not show the types. Warren therefore unbinds and binds with 64-bit integers.
 func comeBack(rec Recreation, bindings []vhost.Binding) error {
 	for _, binding := range bindings {
 		for key, value := range binding.Arguments {
@@ -113,8 +114,8 @@ func (r *Recreator) divertBindings(ctx context.Context, rec Recreation, bindings
 	return r.Crash.Pass(StepUnbound)
 }
 
-// tryArguments declares a queue with the new arguments and deletes it. It leaves out at-least-once dead-lettering: if the queue is
-// gone when its dead-letter worker starts, RabbitMQ restarts the worker until all such workers of the node are down (4.0.5, 4.3.6).
+// tryArguments declares a queue with the new arguments and deletes it. It leaves out at-least-once dead-lettering. If the queue is gone
+// when its dead-letter worker starts, RabbitMQ restarts the worker until all such workers of the node are down (4.0.5, 4.3.6).
 func (r *Recreator) tryArguments(ctx context.Context, rec Recreation) error {
 	probe := topology.Queue{Name: rec.probe(), Arguments: maps.Clone(rec.Queue.Arguments)}
 	delete(probe.Arguments, vhost.ArgDeadLetterStrategy)
@@ -130,8 +131,8 @@ func (r *Recreator) tryArguments(ctx context.Context, rec Recreation) error {
 	return reasoned(r.changer.Delete(ctx, r.Cluster, []string{probe.Name}, nil))
 }
 
-// declareHoldAndBacklog declares the hold, the backlog, and the exchange that leads to the backlog. An existing hold stays as it is,
-// because an earlier version of Warren may have declared it with other arguments.
+// declareHoldAndBacklog declares the hold, the backlog, and the exchange that leads to the backlog. It keeps an existing hold, because
+// another version of Warren may have declared it with other arguments.
 func (r *Recreator) declareHoldAndBacklog(ctx context.Context, rec Recreation) error {
 	arguments := vhost.Arguments{vhost.ArgQueueType: vhost.TypeQuorum}
 	if r.isAtLeast(vhost.RabbitMQ40) { // earlier versions have no limit by default
@@ -156,8 +157,8 @@ func (r *Recreator) declareHoldAndBacklog(ctx context.Context, rec Recreation) e
 	}))
 }
 
-// deadLetteringLike adds the dead-lettering of a queue, by its arguments or by a policy, to the arguments of another one. A message can
-// expire in the hold, and then it must become a dead letter as in the queue. RabbitMQ takes from a policy what is not an argument.
+// deadLetteringLike adds the dead-lettering of a queue, by its arguments or by a policy, to the arguments of another one. A message that
+// expires in the hold must become a dead letter as in the queue. RabbitMQ takes each setting from the arguments, or else from the policy.
 func deadLetteringLike(queue topology.Queue, policies []vhost.Policy, arguments vhost.Arguments) vhost.Arguments {
 	policy := vhost.Arguments{}
 	_, known := queue.Arguments[vhost.ArgDeadLetterExchange]

@@ -1,7 +1,7 @@
-// Package recreate replaces a queue by one of the same name with other arguments, and loses no message that RabbitMQ has confirmed.
-// RabbitMQ can neither change the arguments of a queue nor rename it. During a recreation, the bindings of the queue lead to a
-// second queue, the hold, and its messages are moved to a third queue, the backlog. Package safedelete deletes and declares the
-// queue once it is provably empty. ADR 0045 has the argument.
+// Package recreate replaces a queue by one with the same name and other arguments, and loses no message that RabbitMQ has confirmed.
+// RabbitMQ can neither change the arguments of a queue nor rename it. During a recreation, the bindings of the queue lead to a second
+// queue, the hold, and its messages are moved to a third queue, the backlog. Package safedelete deletes and declares the queue once it is
+// provably empty. ADR 0045 has the argument.
 //
 // Each phase is one method of Recreator, which can be repeated after a crash at any point. The caller records the phase before it
 // calls the method, and decides which phase is next. Inspect reports what exists at the broker.

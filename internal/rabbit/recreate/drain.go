@@ -9,9 +9,9 @@ import (
 	"github.com/warren-mq/warren/internal/rabbit/safedelete"
 )
 
-// drainer moves single messages to the backlog while the fence of the queue is closed. One at a time is enough, because the fence
-// admits a message only when the queue is empty. There must be little time between the last message and the sentinel. A mover takes
-// too long, because it must first end its consumer.
+// drainer moves single messages to the backlog while the fence of the queue is closed. One at a time is enough, because the fence admits a
+// message only when the queue is empty. The sentinel must follow the last message quickly. A mover would take too long, because it must
+// first end its consumer.
 type drainer struct {
 	*Recreator
 
@@ -56,7 +56,7 @@ func (d *drainer) drain(ctx context.Context) (err error) {
 	}
 }
 
-// open opens the connection, unless it is open.
+// open opens the connection, unless it is already open.
 func (d *drainer) open(ctx context.Context) (err error) {
 	if d.connection != nil && !d.publisher.Channel.IsClosed() {
 		return nil

@@ -12,16 +12,16 @@ import (
 )
 
 const (
-	// consumerLeaves is how long RabbitMQ takes at most to notice that the consumer of a mover is gone.
+	// consumerLeaves is the maximum time that RabbitMQ takes to detect that the consumer of a mover is gone.
 	consumerLeaves = 5 * time.Second
-	// emptyRounds is how often one call empties a queue at most, because clients may keep publishing past the bindings.
+	// emptyRounds limits how often one call empties a queue, because clients may keep publishing past the bindings.
 	emptyRounds = 10
 )
 
-// Empty moves the messages of the queue to the backlog until none is ready. It does not move messages that consumers hold or that
-// wait to be dead-lettered; Swap detects them. It returns immediately if the queue has no ready message. report, if it is not
-// nil, is called several times a second. If the queue is recreated without a hold, Empty fails with ErrNotEmpty and the messages
-// stay. They also stay if the queue could lose them while they are moved: messages may come after Check saw none.
+// Empty moves the messages of the queue to the backlog until none is ready. It does not move messages that consumers hold or that wait to
+// be dead-lettered; Swap detects them. It returns immediately if the queue has no ready message. report, if it is not nil, is called
+// several times a second. If the queue is recreated without a hold, Empty fails with ErrNotEmpty and moves no message. It also moves none
+// if the queue could lose messages during the move, because messages may have arrived after Check saw none.
 func (r *Recreator) Empty(ctx context.Context, rec Recreation, report func(Progress)) (progress Progress, err error) {
 	count := r.countSurely
 	if rec.Emptied { // the fence shows whether the queue is empty

@@ -21,13 +21,13 @@ const (
 	TooManyBindings Reason = "TooManyBindings"
 	// BoundQueue: a queue that is recreated without a hold has bindings.
 	BoundQueue Reason = "BoundQueue"
-	// LossyDeadLetters: the queue, or another one that leads to it, dead-letters at most once, and messages could be lost.
+	// LossyDeadLetters: the queue, or a queue that leads to it, dead-letters at most once, so messages could be lost.
 	LossyDeadLetters Reason = "LossyDeadLetters"
 	// LossyDeliveries: the queue drops messages after few deliveries, and a recreation delivers messages.
 	LossyDeliveries Reason = "LossyDeliveries"
-	// LossyLength: the queue drops its oldest messages when it is full, and Warren cannot fill it without reaching that.
+	// LossyLength: the queue drops its oldest messages when it is full, and Warren cannot move its messages back within that length.
 	LossyLength Reason = "LossyLength"
-	// InterferingPolicy: a policy would drop messages of the hold, or keep the fence from working.
+	// InterferingPolicy: a policy would drop messages of the hold, or would make the fence ineffective.
 	InterferingPolicy Reason = "InterferingPolicy"
 	// SharedVHost: another instance works on the vhost.
 	SharedVHost Reason = "SharedVHost"
@@ -46,13 +46,13 @@ const (
 	PublishersPastBindings Reason = "PublishersPastBindings"
 	// MessagesPending: the queue holds messages that wait to be redelivered or dead-lettered.
 	MessagesPending Reason = "MessagesPending"
-	// NotProven: Swap could not show that the queue is empty; the text says why.
+	// NotProven: Swap could not show that the queue is empty. The message has the reason.
 	NotProven Reason = "NotProven"
 	// AMQP10Message: a message of AMQP 1.0 cannot be moved without a loss.
 	AMQP10Message Reason = "AMQP10Message"
-	// MessageNotMoved: a message cannot be moved; the text says why.
+	// MessageNotMoved: a message cannot be moved. The message of the error has the reason.
 	MessageNotMoved Reason = "MessageNotMoved"
-	// BindingsComeBack: another client binds the queue again as often as Divert unbinds it.
+	// BindingsComeBack: another client binds the queue again each time Divert unbinds it.
 	BindingsComeBack Reason = "BindingsComeBack"
 	// DeleteUncertain: RabbitMQ may still be deleting the queue, or has deleted it and fails to declare it. The fence stays closed.
 	// The caller records DeleteSent and calls Swap again.
@@ -66,7 +66,7 @@ type Error struct {
 	err     error
 }
 
-// Error returns the text for users.
+// Error returns the message for users.
 func (e *Error) Error() string { return e.Message }
 
 // Unwrap returns the error of the broker, if there is one.

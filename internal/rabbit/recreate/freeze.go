@@ -13,13 +13,13 @@ import (
 )
 
 const (
-	// maxFrozen is how many messages of a delay tier are held back at most.
+	// maxFrozen is the maximum number of messages of a delay tier that are held back.
 	maxFrozen = 10000
 	// freezeLimit is how long Swap waits until these messages are delivered.
 	freezeLimit = time.Second
 	// thawLimit is how long the broker may take to answer when the messages are returned.
 	thawLimit = 5 * time.Second
-	// discardBodies is the largest body that a freezer retains, in bytes: it only returns messages.
+	// discardBodies is the largest body that a freezer retains, in bytes. A freezer needs no bodies, because it only returns messages.
 	discardBodies = 1
 )
 

@@ -20,7 +20,7 @@ const (
 	nearlyEmpty = 20
 	// inFlight is how long a message may still arrive after its binding was removed.
 	inFlight = 300 * time.Millisecond
-	// dropHeadShare is the percentage of its maximum length up to which a queue that drops messages is filled.
+	// dropHeadShare is up to which percentage of its maximum length a queue that drops messages is filled.
 	dropHeadShare = 80
 )
 
@@ -29,7 +29,8 @@ const (
 // running: see Recreation.DeleteSent. report, if it is not nil, is called several times a second.
 //
 // If the queue may still hold a sentinel behind other messages, GiveBack fails at its end. Consumers may start before that. If the status
-// was lost, it does not fail then: a queue that is new holds none, and the search in an old queue goes on like that for another fence.
+// was lost, GiveBack does not fail for that reason. A new queue holds no sentinel, and the search in an old queue continues as for any
+// leftover fence.
 func (r *Recreator) GiveBack(ctx context.Context, rec Recreation, report func(Progress)) (Progress, error) {
 	now, err := r.inspectQueue(ctx, rec, rec.Queue.Name)
 	if err != nil {
@@ -54,11 +55,11 @@ func (r *Recreator) GiveBack(ctx context.Context, rec Recreation, report func(Pr
 	if err != nil || cleared == nil || rec.StatusLost {
 		return progress, err
 	}
-	// An open fence refuses no message. Its policy is the record that the queue may still hold a sentinel.
+	// An open fence refuses no message. Its policy records that the queue may still hold a sentinel.
 	return progress, reasoned(r.deleter.ClearRecreation(ctx, r.Cluster, rec.Queue.Name, isNew))
 }
 
-// giveBack is GiveBack without the fence.
+// giveBack does the work of GiveBack except for the fence.
 func (r *Recreator) giveBack(ctx context.Context, rec Recreation, report func(Progress)) (Progress, error) {
 	if rec.WithoutHold {
 		return Progress{}, r.removeProbe(ctx, rec)
@@ -97,9 +98,9 @@ func (r *Recreator) bindRecorded(ctx context.Context, rec Recreation) error {
 }
 
 // giveBackAll moves the messages of the backlog back, then most messages of the hold. Then it binds the queue, moves the remaining
-// messages, and deletes both queues. The messages of a publisher retain their order, except messages in flight when the bindings
-// move, and messages that are published faster than Warren moves them. If a message cannot be moved, giveBackAll fails at its end:
-// an unbound queue would be worse than messages that newer ones overtake.
+// messages, and deletes both queues. The messages of a publisher retain their order, except messages in flight when the bindings move, and
+// messages that are published faster than Warren moves them. If a message cannot be moved, giveBackAll continues and fails at its end. An
+// unbound queue would be worse than messages in the wrong order.
 func (r *Recreator) giveBackAll(ctx context.Context, rec Recreation, report func(Progress)) (progress Progress, err error) {
 	hold, err := r.count(ctx, rec.Hold())
 	if err != nil {
@@ -141,8 +142,8 @@ func (r *Recreator) bindBack(ctx context.Context, rec Recreation) error {
 	return r.Crash.Pass(StepBackBound)
 }
 
-// giveBackRest moves the last messages of the hold back, and deletes the hold and the backlog once both are provably empty. The
-// backlog can also receive a message, from a manager that does not know yet that it no longer leads.
+// giveBackRest moves the last messages of the hold back, and deletes the hold and the backlog once both are provably empty. The backlog can
+// still receive messages from a manager that does not know yet that it no longer leads.
 func (r *Recreator) giveBackRest(ctx context.Context, rec Recreation, progress Progress, report func(Progress)) (Progress, error) {
 	for {
 		var err error
@@ -158,8 +159,8 @@ func (r *Recreator) giveBackRest(ctx context.Context, rec Recreation, progress P
 	}
 }
 
-// moveBoth moves the messages of the backlog back, and those of the hold until fewer than endBelow are ready. If a message of the
-// backlog cannot be moved, moveBoth moves those of the hold even so, and fails afterwards.
+// moveBoth moves the messages of the backlog back, and those of the hold until fewer than endBelow are ready. If a message of the backlog
+// cannot be moved, moveBoth still moves those of the hold, and then fails.
 func (r *Recreator) moveBoth(
 	ctx context.Context, rec Recreation, before Progress, endBelow int, report func(Progress),
 ) (Progress, error) {
@@ -178,14 +179,14 @@ func (r *Recreator) moveBoth(
 	return progress, cmp.Or(stuck, err)
 }
 
-// mayPass reports whether an error may pass without any change, as the loss of a connection does.
+// mayPass reports whether an error may be temporary, such as the loss of a connection.
 func mayPass(err error) bool { return err != nil && ReasonOf(err) == "" }
 
 // counter returns the counts of a queue.
 type counter func(ctx context.Context, queue string) (QueueSeen, error)
 
-// moveBack moves messages from the hold or the backlog to the queue until fewer than endBelow are ready; zero moves all. It fails
-// before that if the queue could drop messages, even because of a policy that changes meanwhile.
+// moveBack moves messages from the hold or the backlog to the queue until fewer than endBelow are ready; zero moves all. It fails earlier
+// if the queue could drop messages, even because of a policy that changes during the move.
 func (r *Recreator) moveBack(
 	ctx context.Context, rec Recreation, from string, before Progress, endBelow int, count counter, report func(Progress),
 ) (Progress, error) {
@@ -210,8 +211,8 @@ func (r *Recreator) moveBack(
 	return now, r.Crash.Pass(StepMoved)
 }
 
-// maxDepth returns the number of ready messages up to which a queue is filled; zero if the queue never drops messages because of
-// their number. It refuses a queue that drops messages because of their size, because the mover counts messages only.
+// maxDepth returns the number of ready messages up to which a queue is filled; zero if the queue never drops messages because of their
+// number. It refuses a queue that drops messages because of their size, because the mover only counts messages.
 func maxDepth(queue string, arguments vhost.Arguments, policies []vhost.Policy) (int, error) {
 	messages, bytes := safedelete.DropLimits(queue, arguments, policies)
 	switch {
@@ -230,8 +231,8 @@ func dropsBeyond(queue string, limit int64, unit string) error {
 		"Set overflow to reject-publish in a policy of the queue until it is recreated", queue, limit, unit)
 }
 
-// rebind binds the queue before it unbinds the hold. It makes no binding that the queue seems to have, because Divert may have failed
-// to remove it; see comeBack.
+// rebind binds the queue before it unbinds the hold. It skips a binding that the queue seems to have, because Divert may have failed to
+// remove it; see comeBack.
 func (r *Recreator) rebind(ctx context.Context, rec Recreation) error {
 	bindings, err := r.bindingsOf(ctx, rec, rec.Hold())
 	if err != nil {

@@ -50,7 +50,8 @@ func (r *Recreator) Inspect(ctx context.Context, rec Recreation) (seen Seen, err
 	return seen, nil
 }
 
-// CheckNoDelete fails while a process that is gone may still delete the queue behind a closed fence: at most for Times.Vanish.
+// CheckNoDelete fails while a delete of a process that is gone may still delete the queue behind a closed fence, but not for longer than
+// Times.Vanish.
 func (r *Recreator) CheckNoDelete(ctx context.Context, rec Recreation) error {
 	return reasoned(r.deleter.CheckNoDelete(ctx, r.Cluster, rec.Queue.Name))
 }
@@ -91,7 +92,7 @@ const (
 	stalledPause  = 300 * time.Millisecond
 )
 
-// countSurely is count, but repeats a count of zero that may be the answer of a queue that is too busy to count.
+// countSurely is count, but repeats a count of zero, which may be the answer of a queue that is too busy to count.
 func (r *Recreator) countSurely(ctx context.Context, queue string) (now QueueSeen, err error) {
 	for range stalledCounts {
 		asked := time.Now()

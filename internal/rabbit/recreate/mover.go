@@ -22,13 +22,13 @@ import (
 const (
 	// HeaderExchange is the exchange that the message was published to.
 	HeaderExchange = "warren-exchange"
-	// HeaderUserID is a user-id that RabbitMQ would refuse from Warren.
+	// HeaderUserID is the user-id of the message, which RabbitMQ would refuse as a property from Warren.
 	HeaderUserID = "warren-user-id"
 	// headerExpiration is the expiration of a message in the backlog, where the message must not expire.
 	headerExpiration = "warren-expiration"
 )
 
-// move describes which messages are moved, and where to.
+// move describes the source, the destination and the limits of a move.
 type move struct {
 	from, to, exchange string
 	// ready is how many messages were ready at the beginning.
@@ -41,20 +41,20 @@ type move struct {
 	isPast   func(*amqp.Delivery) bool
 	// before is the progress of earlier moves of the call.
 	before Progress
-	// movesBack: the move leads back to the queue. restores: messages get back the properties that they must not have in the backlog.
+	// movesBack: the destination is the queue. restores: the move restores the properties that messages must not have in the backlog.
 	movesBack, restores bool
 }
 
-// maxMoved is how many messages a move takes at most from the hold. Publishers may fill the hold faster than Warren moves messages,
-// and then it never becomes nearly empty.
+// maxMoved returns the maximum number of messages that a move takes from the hold. If publishers fill the hold faster than Warren moves
+// messages, it never becomes nearly empty.
 func maxMoved(ready int) int { return 2*ready + 5000 }
 
-// maxFailures is how many messages that cannot be moved a move back leaves behind, until it ends.
+// maxFailures is the number of messages that cannot be moved after which a move back ends.
 const maxFailures = 100
 
 // move moves messages until fewer than endBelow are ready. It fails if a message cannot be moved. A move back first moves the messages
-// behind it. A move ends if another client has deleted the destination or its binding: the caller declares both. It drops sentinels
-// that a crash has left behind.
+// behind that message. A move ends if another client has deleted the destination or its binding, because the caller declares both. It drops
+// sentinels that a crash has left behind.
 func (r *Recreator) move(ctx context.Context, m move, report func(Progress)) (Progress, error) {
 	var latest Progress
 	limit := &depthLimit{}
@@ -156,14 +156,14 @@ func (m move) progressOf(now mover.Progress) Progress {
 // copier copies each message without changes if AMQP 0-9-1 and RabbitMQ allow it.
 type copier struct {
 	exchange, user string
-	// movesBack and restores are those of the move.
+	// movesBack and restores are as in move.
 	movesBack, restores bool
 }
 
 // Skips skips no message.
 func (copier) Skips(*amqp.Delivery, int64) string { return "" }
 
-// ID returns the same text for messages with the same content.
+// ID returns the same ID for messages with the same content.
 func (copier) ID(message *amqp.Delivery) string { return deadletter.Fingerprint(message) }
 
 // errAMQP10 is about a message with AMQP 1.0 sections, which AMQP 0-9-1 would lose.

@@ -24,25 +24,25 @@ type Recreation struct {
 	Bindings []vhost.Binding
 	// Tiers are the delay tiers that dead-letter to the queue through the default exchange. Swap holds back their messages.
 	Tiers []string
-	// WithoutHold: nothing may be bound to the queue, and it has no hold. For delay tiers.
+	// WithoutHold: the queue may have no bindings, and the recreation has no hold. This is for delay tiers.
 	WithoutHold bool
 	// Emptied: Empty has returned without an error once. Messages that arrive after that came past the bindings.
 	Emptied bool
 	// AcceptsPast: Swap continues if messages came past the bindings. Otherwise it fails with PublishersPastBindings.
 	AcceptsPast bool
-	// DeleteSent: Swap has called deleteSent, and has not returned Swapped.DeleteSent as false since. A delete may be running, or
-	// has been executed.
+	// DeleteSent: Swap has called deleteSent, and has not returned Swapped.DeleteSent as false since then. A delete may be running, or may
+	// have been executed.
 	DeleteSent bool
-	// StatusLost: the status was lost. Whether the queue is the new one is not known, because the spec may ask for the old arguments
+	// StatusLost: the status was lost. It is unknown whether the queue is the new one, because the spec may ask for the old arguments
 	// again.
 	StatusLost bool
 }
 
 // A queue with more bindings is not recreated, because a status records all of them.
 const (
-	// MaxBindings is how many bindings a queue may have.
+	// MaxBindings is the maximum number of bindings of a queue.
 	MaxBindings = 64
-	// MaxBindingBytes is how many bytes of arguments these bindings may have together.
+	// MaxBindingBytes is the maximum size of the arguments of these bindings together, in bytes.
 	MaxBindingBytes = 64 << 10
 )
 
@@ -86,7 +86,7 @@ func (r Recreation) IsOwn(binding vhost.Binding) bool {
 	return binding.Source == r.BacklogExchange() || binding.Source == r.BackExchange()
 }
 
-// IDOf returns the ID of the recreation of a queue that has a hold or a backlog of this name; false if there is none.
+// IDOf returns the ID of the recreation of a queue whose hold or backlog has this name; false if the name belongs to no such recreation.
 func IDOf(name, queue string) (id string, ok bool) {
 	for _, prefix := range []string{vhost.PrefixHold, vhost.PrefixBacklog} {
 		rest, ok := strings.CutPrefix(name, prefix)
@@ -100,7 +100,7 @@ func IDOf(name, queue string) (id string, ok bool) {
 }
 
 // named returns the name of a queue of the recreation. A name that is too long for RabbitMQ ends with a hash instead of its last
-// characters, so that Find does not confuse two queues whose names begin alike.
+// characters, so that Find distinguishes queues whose names begin alike.
 func (r Recreation) named(prefix string) string {
 	name, hash := prefix+r.ID+"."+r.Queue.Name, sha256.Sum256([]byte(r.Queue.Name))
 	suffix := fmt.Sprintf(".%x", hash[:8])
@@ -130,7 +130,7 @@ type Seen struct {
 	Queue, Hold QueueSeen
 	// IsNew: the queue exists with the new arguments.
 	IsNew bool
-	// Fenced: a fence of a recreation matches the queue. If the status is lost, a delete may be running; see CheckNoDelete.
+	// Fenced: a fence of a recreation matches the queue. If the status was lost, a delete may be running; see CheckNoDelete.
 	Fenced bool
 }
 
@@ -155,7 +155,7 @@ type Swapped struct {
 	DeleteSent bool
 	// Moved is how many messages Swap itself has moved to the backlog, and Past how many of them came past the bindings; see Progress.
 	Moved, Past int
-	// FenceStood is how long publishers by name were refused. Absent is how long the queue did not exist at most. Both are zero if
-	// unknown.
+	// FenceStood is how long the fence refused messages that were published to the queue by name. Absent is the maximum time for which the
+	// queue did not exist. Both are zero if unknown.
 	FenceStood, Absent time.Duration
 }

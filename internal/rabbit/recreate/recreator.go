@@ -25,7 +25,7 @@ type Observer interface {
 	Observe(selection vhost.Selection) (vhost.Observed, bool)
 	// Version is the version that the broker reports; empty before the first contact.
 	Version() string
-	// MayWritePolicies reports whether the user has a tag that permits this.
+	// MayWritePolicies reports whether the user has a tag that permits writing policies.
 	MayWritePolicies() bool
 	// IsTaken reports whether Warren deletes the queue or takes messages out of it.
 	IsTaken(queue string) bool
@@ -67,7 +67,7 @@ type API interface {
 
 // Settings configure a Recreator.
 type Settings struct {
-	// Cluster is the Key of the cluster that the recreation is for. Everything fails with ErrOtherCluster on another one.
+	// Cluster is the Key of the cluster that the recreation is for. On another cluster, every call fails with ErrOtherCluster.
 	Cluster  string
 	VHost    string
 	Username string
@@ -78,7 +78,7 @@ type Settings struct {
 	Crash crashpoint.Seam
 }
 
-// Recreator recreates queues of one vhost. Its methods may be called at the same time for different queues.
+// Recreator recreates queues of one vhost. It is safe for concurrent use with different queues.
 type Recreator struct {
 	Settings
 

@@ -11,12 +11,12 @@ import (
 	"github.com/warren-mq/warren/internal/rabbit/snapshot"
 )
 
-// Swap deletes the queue if it is provably empty and has no consumers, and declares it with the new arguments. It returns once
-// RabbitMQ has written the name of the new queue to disk. It calls deleteSent before the delete goes out. deleteSent must record
-// Recreation.DeleteSent; its error ends the call, and is returned as it is.
+// Swap deletes the queue if it is provably empty and has no consumers, and declares it with the new arguments. It returns once RabbitMQ has
+// written the name of the new queue to disk. It calls deleteSent before it sends the delete. deleteSent must record Recreation.DeleteSent;
+// its error ends the call, and is returned as it is.
 //
-// If DeleteSent is recorded, a delete of an earlier process may be running. Then Swap first waits up to 30 s until the queue is
-// gone, and declares it. The fence stays closed during the wait, because RabbitMQ would delete new messages with the queue.
+// If DeleteSent is recorded, a delete of an earlier process may be running. Swap then first waits up to 30 s until the queue is gone, and
+// declares it. The fence stays closed during the wait, because RabbitMQ would delete new messages with the queue.
 func (r *Recreator) Swap(ctx context.Context, rec Recreation, deleteSent func(context.Context) error) (Swapped, error) {
 	isNew, err := r.isSwapped(ctx, rec)
 	if err != nil {
@@ -100,8 +100,8 @@ func (r *Recreator) awaitName(ctx context.Context, rec Recreation) error {
 	return retry.Sleep(ctx, r.Errors, registering)
 }
 
-// emptyAgain moves messages before the fence stands: dead letters of the tiers, and all that arrived while Warren was down. If another
-// client has bound the queue since Divert, they came through its bindings.
+// emptyAgain moves messages before the fence is closed: dead letters of the tiers, and messages that arrived while Warren was down. If
+// another client has bound the queue since Divert, the messages may have come through these bindings.
 func (r *Recreator) emptyAgain(ctx context.Context, rec Recreation, swapped *Swapped) error {
 	late, err := r.divertAll(ctx, rec, nil)
 	if err != nil {
@@ -122,9 +122,9 @@ func (r *Recreator) emptyAgain(ctx context.Context, rec Recreation, swapped *Swa
 	return rec.checkPast(progress.Past)
 }
 
-// checkUnbound fails if another client has bound the queue since emptyAgain, because RabbitMQ would delete the binding with the queue.
-// The next call of Swap moves the binding to the hold. If the client binds the queue again each time, the recreation is backed out in
-// the end, as with NotProven. A binding that comes in the 0.3 s between this check and the delete is lost.
+// checkUnbound fails if another client has bound the queue since emptyAgain, because RabbitMQ would delete the binding with the queue. The
+// next call of Swap moves the binding to the hold. If the client binds the queue again each time, the recreation is eventually backed out,
+// as with NotProven. A binding that is made in the 0.3 s between this check and the delete is lost.
 func (r *Recreator) checkUnbound(ctx context.Context, rec Recreation) error {
 	bindings, err := r.bindingsOf(ctx, rec, rec.Queue.Name)
 	if err == nil && len(bindings) > 0 {
@@ -139,8 +139,8 @@ func (r *Recreator) hasSingleActiveConsumer(queue string) (single bool) {
 	return single
 }
 
-// whyNotCleared adds a Reason to the error of a fence that could not be taken down. A search does not find a sentinel behind many
-// messages that an open fence has let in. Then the queue must be emptied first.
+// whyNotCleared adds a Reason to the error of a fence that could not be taken down. A search does not find a sentinel behind many messages,
+// which an open fence has admitted. The queue must then be emptied first.
 func (r *Recreator) whyNotCleared(ctx context.Context, rec Recreation, err error) error {
 	if now, uncounted := r.count(ctx, rec.Queue.Name); errors.Is(err, brokererr.ErrUnproven) && uncounted == nil && now.Ready > 0 {
 		return because(PublishersPastBindings, err)
@@ -161,8 +161,8 @@ func (r *Recreator) isSwapped(ctx context.Context, rec Recreation) (bool, error)
 	return now.Exists && r.isNew(now.Arguments, rec), err
 }
 
-// whyNotSwapped adds a Reason to an error of safedelete. drained is how many messages arrived while the fence was closed. Many of
-// them can leave no time for the proof.
+// whyNotSwapped adds a Reason to an error of safedelete. drained is how many messages arrived while the fence was closed. If there were
+// many, there may have been no time left for the proof.
 func whyNotSwapped(done safedelete.Recreated, drained int, err error) error {
 	switch {
 	case done.DeleteSent:
