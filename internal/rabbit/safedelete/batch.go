@@ -16,8 +16,7 @@ import (
 	"github.com/warren-mq/warren/internal/vhost"
 )
 
-// answerAge is the maximum age of the callers' answers when a batch gets a slot for its fences. A batch with older answers asks
-// again.
+// answerAge is the maximum age of the callers' answers when a batch gets a slot for its fences. A batch whose answers are older asks again.
 const answerAge = 2 * time.Second
 
 // plannedAge is the maximum age of the callers' answers once the fences are planned. Planning takes long on a slow broker.
@@ -46,7 +45,7 @@ type batch struct {
 	mu sync.Mutex // guards the fields below, and the groups while several queues are worked on
 	// sent is when a queue.delete was sent, by queue.
 	sent map[string]time.Time
-	// interrupt cancels the work of the batch; nil while a call that ends must not cancel it.
+	// interrupt cancels the work of the batch; nil while the end of a call must not cancel it.
 	interrupt context.CancelCauseFunc
 }
 
@@ -183,7 +182,7 @@ func (b *batch) fenceOff(ctx context.Context) error {
 	return b.undo(ctx, interrupted(ctx, err))
 }
 
-// interrupted returns errCallEnded in place of an error if a call that ended has cancelled the batch.
+// interrupted returns errCallEnded instead of an error if the end of a call has cancelled the batch.
 func interrupted(ctx context.Context, err error) error {
 	if err != nil && errors.Is(context.Cause(ctx), errCallEnded) {
 		return errCallEnded
@@ -287,7 +286,7 @@ func (b *batch) doubt(g *group, why error) {
 	}
 }
 
-// doubtIn is doubt, except for an error that only reports the end of the context.
+// doubtIn is doubt, but ignores an error that only reports the end of the context.
 func (b *batch) doubtIn(ctx context.Context, g *group, why error) {
 	if ended := ctx.Err(); ended == nil || !errors.Is(why, ended) {
 		b.doubt(g, why)

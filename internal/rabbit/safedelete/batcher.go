@@ -54,7 +54,7 @@ func (b *batcher) wait(errs brokererr.Errors, g *group) error {
 	return <-g.done // after the batch has taken its fences down
 }
 
-// again requeues groups ahead of all others.
+// again requeues groups ahead of all waiting groups.
 func (b *batcher) again(groups []*group) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -62,7 +62,7 @@ func (b *batcher) again(groups []*group) {
 	b.start()
 }
 
-// withdraw removes a group that is in no batch yet; false if it is in one.
+// withdraw removes a waiting group. It returns false if the group is already in a batch.
 func (b *batcher) withdraw(g *group) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -143,7 +143,7 @@ func (b *batcher) fits(k kind, queues []string) bool {
 	return len(queues) <= limit && len(fence.Patterns(queues)) == 1
 }
 
-// adapt reduces the size of batches if a batch of this size was too slow, and increases it if not.
+// adapt reduces the size of batches if a batch with this many queues was too slow, and increases it otherwise.
 func (b *batcher) adapt(queues int, tooSlow bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

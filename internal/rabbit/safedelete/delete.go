@@ -16,7 +16,7 @@ import (
 	"github.com/warren-mq/warren/internal/vhost"
 )
 
-// removal deletes queues that are proven empty and that sentinels keep closed.
+// removal deletes queues that are proven empty and closed by their sentinels.
 type removal struct{ *batch }
 
 const (
@@ -26,8 +26,8 @@ const (
 	channelAge = 2 * time.Second
 )
 
-// delete checks each group again and deletes it. If a group is not empty, delete records the reason as its error. Then running
-// deletions continue, and no other begins.
+// delete checks each group again and deletes it. If a group is not empty, delete records the reason as the error of the group. Running
+// deletions then continue, and no other deletion begins.
 func (r removal) delete(ctx context.Context) error {
 	groups := make(chan *group, len(r.groups))
 	for _, g := range r.groups {
@@ -149,14 +149,14 @@ func (r removal) deleteOne(ctx context.Context, channel amqpconn.Exclusive, g *g
 	if err := cmp.Or(ctx.Err(), g.ctx.Err()); err != nil {
 		return err
 	}
-	if late := time.Since(r.deadline); late > 0 { // the process may have been stopped, and the timer of ctx fires late
+	if late := time.Since(r.deadline); late > 0 { // if the process was stopped, the timer of ctx fires late
 		return r.slow("queue %q: the deletion missed its deadline by %v", queue, late.Round(time.Millisecond))
 	}
 	if err := r.lastCheck(channel.Channel, queue); err != nil {
 		return err
 	}
 	if !r.deleter.HoldsLease() {
-		return r.deleter.errs.Fail(brokererr.ErrNotLeader, "queue %q stays", queue)
+		return r.deleter.errs.Fail(brokererr.ErrNotLeader, "queue %q is retained", queue)
 	}
 	restoration(r).send(g, queue)
 	if g.recreation != nil {
@@ -197,7 +197,7 @@ func (r removal) lastCheck(channel *amqp.Channel, queue string) error {
 	return r.slow("queue %q: the broker does not answer within %v", queue, promptness[len(promptness)-1])
 }
 
-// takeFirst takes out the first sentinel, and checks that no other consumer ever had it. Then no other consumer had the second
+// takeFirst takes out the first sentinel, and checks that no other consumer ever had it. In that case, no other consumer had the second
 // sentinel either, and the queue has been closed since both were published.
 func (r removal) takeFirst(ctx context.Context, channel *amqp.Channel, queue string) error {
 	message, ok, rest := amqp.Delivery{}, false, r.count(queue, 0)-1

@@ -30,8 +30,8 @@ type Observer interface {
 	RequestRefresh()
 	// CheckUnshared fails if another instance works on the vhost.
 	CheckUnshared(ctx context.Context) error
-	// OtherConnections returns a function that reports whether an owner of another instance may be connected to the vhost. It fails if
-	// that is not known, and lists connections rarely.
+	// OtherConnections returns a function that reports whether an owner of another instance may be connected to the vhost. It fails if that
+	// is unknown. It lists connections rarely.
 	OtherConnections(ctx context.Context) (mayHave func(owner string) bool, err error)
 }
 
@@ -43,7 +43,7 @@ type Changer interface {
 	// DoExclusively does the same on a channel that no other operation uses, before or after.
 	DoToTheEnd(ctx context.Context, cluster string, operation func(*amqp.Channel) error) error
 	DoExclusively(ctx context.Context, cluster string, operation func(amqpconn.Exclusive) error) error
-	// Dial opens a further AMQP connection to the cluster.
+	// Dial opens another AMQP connection to the cluster.
 	Dial(ctx context.Context, cluster string) (*amqpconn.Conn, error)
 	// Declare declares a queue with its bindings.
 	Declare(ctx context.Context, cluster string, queue topology.Queue, bindings []topology.Binding) error
@@ -54,7 +54,7 @@ type State struct {
 	Cluster vhost.Cluster
 	// Matched: AMQP and the management API were shown to lead to one broker.
 	Matched bool
-	// MayWritePolicies: the user has a tag that permits this.
+	// MayWritePolicies: the user has a tag that permits writing policies.
 	MayWritePolicies bool
 	// CurrentAt is the latest time at which the snapshot is known to be current.
 	CurrentAt time.Time
@@ -103,13 +103,13 @@ type Settings struct {
 	Errors brokererr.Errors
 	Log    logr.Logger
 	Times  Times
-	// Standing is shared by all Deleters of the process; the Deleter has its own if nil.
+	// Standing is shared by all Deleters of the process. If nil, the Deleter has its own.
 	Standing *Standing
 	// KnownOwners returns a function that reports whether an owner belongs to this process. If it is nil, all do.
 	KnownOwners func() func(owner string) bool
 	// Recreates reports whether a recreation of a queue is under way for Owner. If it is nil, the fences of Owner's recreations stay.
 	Recreates func(queue string) bool
-	// HoldsLease reports whether this process still leads; it always does if nil.
+	// HoldsLease reports whether this process still leads. If nil, the process always leads.
 	HoldsLease func() bool
 	// Crash ends operations between two steps, in tests only.
 	Crash crashpoint.Seam
@@ -121,7 +121,7 @@ type Times struct {
 	Settle time.Duration
 	// Stray is how long a fence of another process must have been seen before it counts as left behind.
 	Stray time.Duration
-	// Vanish is how long RabbitMQ takes at most to delete a queue after the process that sent the delete is gone.
+	// Vanish is the maximum time that RabbitMQ takes to delete a queue after the process that sent the delete is gone.
 	Vanish time.Duration
 	// Operation limits one AMQP operation. Close limits the closing of a connection.
 	Operation, Close time.Duration
@@ -168,7 +168,7 @@ func New(settings Settings, observer Observer, changer Changer, api API) *Delete
 // Stop cancels the running deletions. It waits for their end, but not longer than the limit.
 func (d *Deleter) Stop(limit time.Duration) { d.deletions.stop(limit) }
 
-// Close waits until the Deleter takes down no more leftover fences, and closes the connection for sentinels.
+// Close waits until running work on leftover fences has ended, and closes the connection for sentinels.
 func (d *Deleter) Close() {
 	d.clearing.Wait()
 	d.sentinels.close()

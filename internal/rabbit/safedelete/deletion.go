@@ -23,17 +23,17 @@ const (
 	// two checks.
 	goneWithin = 3 * time.Second
 	gonePause  = 50 * time.Millisecond
-	// unanswered is how long RabbitMQ takes at most to delete a queue. It waits 5 s for the members of the queue before it stops
+	// unanswered is the maximum time that RabbitMQ takes to delete a queue. RabbitMQ waits 5 s for the members of the queue before it stops
 	// them.
 	unanswered = 30 * time.Second
 	// attempts is the maximum number of attempts of a proof.
 	attempts = 4
-	// maxDrains is how often one attempt drains a queue at most.
+	// maxDrains limits how often one attempt drains a queue.
 	maxDrains = 20
 )
 
-// promptness is how long the last check before a deletion may take, at each attempt. A shorter check leaves less time between the
-// broker's count and the deletion. Later attempts accept a longer one, because the broker may be far away or busy.
+// promptness is how long the last check before a deletion may take, at each attempt. A shorter check leaves less time between the broker's
+// count and the deletion. Later attempts accept a longer check, because the broker may be far away or busy.
 var promptness = []time.Duration{
 	10 * time.Millisecond, 10 * time.Millisecond, 20 * time.Millisecond, 50 * time.Millisecond, 100 * time.Millisecond,
 }
@@ -54,15 +54,15 @@ const (
 // about a second, and longer while other calls have fences up. Calls for different queues run at the same time, and may share a
 // fence.
 //
-// A queue that is not proven empty is retained: the error wraps ErrNotEmpty if the queue holds messages or has consumers, and
-// ErrUnproven if Warren cannot determine it. DeleteEmpty writes policies, for which the user needs the tag policymaker
-// (ErrAccessRefused). The call never deletes messages that the broker has confirmed to other clients, even if ctx ends. It takes
-// its fences down; if the broker is gone, a later refresh does. If a queue gets a message or a consumer after others of its group
-// are deleted, the call declares the deleted queues again, with their bindings.
+// A queue that is not proven empty is retained: the error wraps ErrNotEmpty if the queue holds messages or has consumers, and ErrUnproven
+// if Warren cannot determine it. DeleteEmpty writes policies, for which the user needs the tag policymaker (ErrAccessRefused). The call
+// never deletes messages that the broker has confirmed to other clients, even if ctx ends. It takes its fences down. If the broker is
+// unreachable, a later refresh does so. If a queue gets a message or a consumer after others of its group are deleted, the call declares
+// the deleted queues again, with their bindings.
 //
-// RabbitMQ cannot delete a quorum queue on condition that it is empty. Behind a fence, a queue takes a message only if it has no
-// ready and no pending message. If it takes a sentinel, a message of Warren, it is empty (see proveAll). The sentinels then keep
-// the fence closed until the queue is deleted. The proof does not use the broker's statistics. The fence cannot stop a message that
+// RabbitMQ cannot delete a quorum queue on condition that it is empty. Behind a fence, a queue takes a message only if it has no ready and
+// no pending message. If the queue takes a sentinel, which is a message of Warren, the queue is empty (see proveAll). The sentinels then
+// keep the fence closed until the queue is deleted. The proof does not use the broker's statistics. The fence cannot stop a message that
 // expires, or is dead-lettered at most once, into the queue within the last millisecond.
 //
 // stillDeletable, if it is not nil, is called right before the fence goes up, after all waiting. An error of stillDeletable ends the
@@ -95,7 +95,7 @@ func (d *Deleter) begin(ctx context.Context, queues []string) (context.Context, 
 	return ctx, end, err
 }
 
-// deleteGroup checks a group, and enqueues it for a batch. A group that cannot be deleted does not wait for one.
+// deleteGroup checks a group, and enqueues it for a batch. It does not enqueue a group that cannot be deleted.
 func (d *Deleter) deleteGroup(g *group) error {
 	if err := d.precheck(g); err != nil || len(g.queues) == 0 {
 		return err

@@ -8,9 +8,8 @@ import (
 	"github.com/warren-mq/warren/internal/rabbit/snapshot"
 )
 
-// Fences returns the names of this Owner's policies that keep queues from taking messages: fences that this connection has put up
-// and not lifted, and fences that the last refresh showed. After each refresh the Deleter takes down the leftover fences of the
-// owner.
+// Fences returns the names of this Owner's policies that may make queues refuse messages: fences that this connection has put up and not
+// lifted, and fences that the last refresh showed. After each refresh the Deleter takes down the leftover fences of the owner.
 func (d *Deleter) Fences() []string {
 	standing := d.deletions.all()
 	d.observer.View(func(known *snapshot.Snapshot) {

@@ -10,7 +10,7 @@ import (
 	"github.com/warren-mq/warren/internal/vhost"
 )
 
-// group is one call of DeleteEmpty or Recreate. Its queues are deleted together or stay together.
+// group is one call of DeleteEmpty or Recreate. Either all of its queues are deleted, or none.
 type group struct {
 	ctx     context.Context // ends with the call, and when the connection is about to be closed
 	cluster string
@@ -40,8 +40,8 @@ func (g *group) drop(queue string) {
 	g.queues = slices.DeleteFunc(slices.Clone(g.queues), func(other string) bool { return other == queue })
 }
 
-// kind is what groups must have in common to share a fence, according to the snapshot. If the snapshot is outdated, the batch has
-// several fences.
+// kind has the properties that groups must have in common to share a fence, according to the snapshot. If the snapshot is outdated, the
+// batch has several fences.
 type kind struct {
 	cluster  string
 	policies string // in effect, as JSON

@@ -8,9 +8,9 @@ import (
 	"github.com/warren-mq/warren/internal/rabbit/snapshot"
 )
 
-// lift takes a fence down in steps, so that publishers that the closed fence blocked can continue. After the fence is open, take
-// removes the sentinels and returns the queues that may still hold one. If a step fails, the policy remains as the record of the
-// remaining work, and matches no more queues than necessary.
+// lift takes a fence down in steps, so that publishers that the closed fence blocked can continue. After the fence is open, take removes
+// the sentinels and returns the queues that may still hold one. If a step fails, the policy remains and records the remaining work. It
+// matches no more queues than necessary.
 func (d *Deleter) lift(ctx context.Context, f fence.Fence, closed bool, take func() (left []string, err error)) error {
 	definition := f.Open()
 	if closed {

@@ -9,8 +9,8 @@ import (
 	"github.com/warren-mq/warren/internal/vhost"
 )
 
-// workOutPolicies determines the policies that apply to a queue. It asks the broker only if Warren cannot evaluate a pattern. Up to
-// 4.0 the broker reports a change seconds late, and may still report a fence that is lifted.
+// workOutPolicies determines the policies that apply to a queue. It asks the broker only if Warren cannot evaluate a pattern, because up to
+// 4.0 the broker reports changes seconds late, and may still report a fence that was lifted.
 func (p preflight) workOutPolicies(ctx context.Context, queue string, now *queueStats, policies []vhost.Policy) error {
 	user, unclear := holdingPolicy(queue, policies, false)
 	operator, unclearOperator := holdingPolicy(queue, policies, true)
@@ -47,13 +47,14 @@ func holdingPolicy(queue string, policies []vhost.Policy, operator bool) (holdin
 	return holding, unclear
 }
 
-// PossibleDefinitions returns the definitions of the policies of which RabbitMQ applies one to a queue, apart from fences and operator
-// policies. That of the effective policy is the first; see vhost.PoliciesOf. nil among them means that RabbitMQ may apply none.
+// PossibleDefinitions returns the definitions of the policies of which RabbitMQ applies one to a queue. It leaves out fences and operator
+// policies. The definition of the effective policy is the first; see vhost.PoliciesOf. A nil definition means that RabbitMQ may apply no
+// policy.
 func PossibleDefinitions(queue string, policies []vhost.Policy) []vhost.Arguments {
 	return possibleDefinitions(queue, WithoutFences(policies), false)
 }
 
-// possibleDefinitions is PossibleDefinitions for the policies, or operator policies, and with fences.
+// possibleDefinitions is PossibleDefinitions with fences, for policies or for operator policies.
 func possibleDefinitions(queue string, policies []vhost.Policy, operator bool) (definitions []vhost.Arguments) {
 	effective, possible := vhost.PoliciesOf(queue, vhost.TypeQuorum, policies, operator)
 	if effective != nil {

@@ -23,7 +23,7 @@ type preflight struct{ *batch }
 // queuesAtOnce is how many queues of a batch are worked on over AMQP at a time: half of all channels.
 const queuesAtOnce = amqpconn.ChannelLimit / 2
 
-// precheck returns a reason against the deletion of a group, if there is one already. It drops queues that do not exist.
+// precheck returns a reason against the deletion of a group if there already is one. It drops queues that do not exist.
 func (d *Deleter) precheck(g *group) error {
 	var refusal error
 	for _, queue := range slices.Clone(g.queues) {
@@ -87,7 +87,7 @@ func (p preflight) plan(ctx context.Context) ([]fence.Fence, error) {
 	return p.fencesFor(time.Now()), nil
 }
 
-// without removes groups from the batch that fail the check, and groups that have no queue left.
+// without removes groups from the batch if they fail the check or have no queue left.
 func (p preflight) without(against func(*group) error) {
 	for _, g := range slices.Clone(p.groups) {
 		if err := against(g); err != nil || len(g.queues) == 0 {
@@ -163,8 +163,8 @@ func firstOf(queues []string, failed map[string]error) error {
 	return nil
 }
 
-// walkedPerRequest is how many queues of the vhost a listing may visit for each wanted queue. An idle broker visits 13 queues in
-// the time of one request. The number is higher because fewer requests leave more of the broker to other clients.
+// walkedPerRequest is how many queues of the vhost a listing may visit for each wanted queue. An idle broker visits 13 queues in the time
+// of one request. The number is higher, because fewer requests leave more capacity to other clients.
 const walkedPerRequest = 32
 
 // queueInfos reads the queues: with one listing if they are a large share of the vhost, otherwise one by one.

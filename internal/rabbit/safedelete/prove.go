@@ -30,18 +30,18 @@ type verdicts map[string]verdict
 // proveAll proves all queues empty at the same time, because all must be deleted within the budget. If a queue cannot be proven
 // empty, its group gets the reason as its error.
 //
-// The proof leaves two sentinels in each queue, which keep the queue closed. The policy lets a queue take a message only while it
-// holds none. Messages that are ready, wait to be redelivered or wait to be dead-lettered all count. A publisher on a channel
-// that is new to the queue gets the leader's answer, in the order of its log.
+// The proof leaves two sentinels in each queue, which keep the queue closed. The policy lets a queue take a message only while it holds
+// none. Messages that are ready, wait to be redelivered or wait to be dead-lettered all count. A publisher on a channel that is new to the
+// queue gets the answer of the leader, in the order of the leader's log.
 //
 //  1. The queue takes a first sentinel, and refuses a second one on another channel: the policy is in effect from here on.
 //     Until then it may not be, because other clients may write policies at the same time.
 //  2. The first sentinel is taken out again.
-//  3. Two sentinels are published in one write. The queue takes the first because it is empty, and is closed then. It takes
-//     the second because the channel does not know yet that the queue is closed.
+//  3. Two sentinels are published in one write. The queue takes the first because it is empty, and is then closed. It takes the second
+//     because the channel does not know yet that the queue is closed.
 //
-// Messages that are delivered and not acknowledged do not count for the policy. Their holder counts as a consumer, and the
-// consumers are checked before and after.
+// Messages that are delivered and not acknowledged do not count for the policy. But their holder counts as a consumer, and Warren checks
+// the consumers before and after the proof.
 //
 // Each of the three channels serves all queues of the batch, because the state of one queue on a channel does not affect another
 // queue. Each channel serves a queue once, so that it is new to the queue.
@@ -72,7 +72,7 @@ func (p proof) proveAll(ctx context.Context) error {
 	return nil
 }
 
-// proveDrained drains queues that can be drained, and makes one attempt for all queues. It repeats both for queues that received a
+// proveDrained drains queues that can be drained, and makes one attempt for all queues. It repeats both steps for queues that received a
 // message in between.
 func (p proof) proveDrained(ctx context.Context, queues []string, results verdicts) error {
 	for range maxDrains {
@@ -209,7 +209,7 @@ func (p proof) publish(ctx context.Context, queues []string, number int) (map[st
 // put publishes the sentinels of these numbers to a queue, and reports which of them the queue took.
 func (p proof) put(sender *publisher, queue string, numbers ...int) (taken []bool, err error) {
 	if !p.deleter.HoldsLease() { // the next leader may have cleared the fence, which is the only record of a sentinel
-		return nil, p.deleter.errs.Fail(brokererr.ErrNotLeader, "queue %q stays", queue)
+		return nil, p.deleter.errs.Fail(brokererr.ErrNotLeader, "queue %q is retained", queue)
 	}
 	p.count(queue, len(numbers))
 	taken, err = sender.publish(queue, p.fenceOf(queue).Name, numbers...)
@@ -241,7 +241,7 @@ func (p proof) withdraw(ctx context.Context, queue string) error {
 	return checkCounts(p.deleter.errs, queue, now)
 }
 
-// settle waits until publishers whose messages were in flight know of the fence.
+// settle waits until the fence is known to publishers whose messages were in flight.
 func (p proof) settle(ctx context.Context) error {
 	wait := p.deleter.Times.Settle
 	if ttl, expires := p.ttl(p.queues()...); expires {

@@ -20,9 +20,9 @@ const (
 	// statsLag is how long the counters of a queue take to show that its sentinels have expired. Measured: 9 s at most, and longer
 	// if the broker's collect_statistics_interval is longer.
 	statsLag = 30 * time.Second
-	// unnoticed is how long a broker takes at most to detect that a process is gone: two or three missed heartbeats.
+	// unnoticed is the maximum time that a broker takes to detect that a process is gone: two or three missed heartbeats.
 	unnoticed = 4 * amqpconn.Heartbeat
-	// maxArrival is how long a dead letter that a fence refused takes at most to arrive: twice the time after which the broker
+	// maxArrival is the maximum time that a dead letter takes to arrive after a fence has refused it: twice the time after which the broker
 	// retries (dead_letter_worker_publisher_confirm_timeout, 180 s), and a margin.
 	maxArrival = 7 * time.Minute
 )
@@ -30,8 +30,8 @@ const (
 // recovery takes down fences that a crash has left behind.
 type recovery struct{ *Deleter }
 
-// ClearLeftovers begins to take down the fences in the snapshot that a crash has left behind. The read of the snapshot began at
-// the given time. The next refresh retries what fails. The refreshing goroutine calls ClearLeftovers and does not wait for its
+// ClearLeftovers begins to take down the fences in the snapshot that a crash has left behind. The read of the snapshot began at the given
+// time. The next refresh retries after a failure. The refreshing goroutine calls ClearLeftovers, which does not wait for the end of the
 // work.
 func (d *Deleter) ClearLeftovers(read time.Time) {
 	if state := d.observer.State(); !state.MayWritePolicies || !state.Matched || !d.HoldsLease() {
@@ -91,7 +91,7 @@ func (r *register) recordFailure(policy, reason string) bool {
 	return known
 }
 
-// clear marks the beginning or the end of a clearing. It returns false if a clearing already runs, or if the register is closed.
+// clear records that the clearing of fences begins or ends. It returns false if one already runs, or if the register is closed.
 func (r *register) clear(begin bool) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -114,7 +114,7 @@ type fenceSeen struct {
 // leftover is a fence that no running deletion needs.
 type leftover struct {
 	policy vhost.Policy
-	// foreign: another process put the fence up. The broker may not have noticed yet that the process is gone.
+	// foreign: another process put the fence up. The broker may not have detected yet that the process is gone.
 	foreign bool
 	// seen is how long the fence has been seen.
 	seen time.Duration
@@ -127,12 +127,11 @@ type leftover struct {
 // needs, on any connection. It ignores the time in the name of a fence: another clock may have written it, and the process that put
 // the fence up may have been stopped for a while.
 //
-// A recreation takes its own fences down; see ClearRecreation. If nothing continues the recreation, nothing shows when its delete has
-// ended. Its fence is closed for longer while a delete may be running, so it must be unchanged for longer.
+// A recreation takes its own fences down; see ClearRecreation. If the recreation does not continue, Warren cannot detect when its delete
+// has ended. Its fence is closed for longer while a delete may be running, so the fence must have been unchanged for longer.
 //
-// Only the leader works for an owner. A former leader has lost the lease longer ago than its budget lasts, and deletes nothing any
-// more; see deleteOne. Its fences are taken down before the sentinels expire, once no delete that it sent is running; see
-// checkNoDelete.
+// Only the leader works for an owner. A former leader lost the lease longer ago than the budget lasts, and no longer deletes anything; see
+// deleteOne. Its fences are taken down before the sentinels expire, once no delete that it sent is running; see checkNoDelete.
 func (r recovery) leftoverFences() (strays []leftover, cluster string) {
 	var fences []vhost.Policy
 	r.observer.View(func(known *snapshot.Snapshot) { fences, cluster = known.Fences, known.Cluster })
@@ -172,8 +171,8 @@ func (r recovery) leftoverFences() (strays []leftover, cluster string) {
 	return strays, cluster
 }
 
-// mayContinue reports whether the recreation that put up a fence is under way. For another owner of this process, its connection decides
-// that.
+// mayContinue reports whether the recreation that put up a fence may be under way. If another owner of this process put it up, that owner's
+// connection decides.
 func (r recovery) mayContinue(owner string, policy vhost.Policy, isKnown func(owner string) bool) bool {
 	if owner != r.Owner {
 		return isKnown(owner)
@@ -194,14 +193,14 @@ func (r recovery) clearLeftover(ctx context.Context, cluster string, stray lefto
 	}
 	name, pattern, definition := stray.policy.Name, stray.policy.Pattern.String(), stray.policy.Definition
 	f := fence.Fence{Name: name, Pattern: pattern, Queues: fence.QueuesOf(pattern), Priority: stray.policy.Priority, Effective: definition}
-	// An open fence still has this key. To open it again changes nothing.
+	// An open fence also has this key. Opening it again changes nothing.
 	closed := definition[vhost.KeyOverflow] == vhost.OverflowRejectPublish
 	inside := sentinelCounts{of: map[string]int{}}
 	for _, queue := range f.Queues {
 		if stray.isBare {
 			break
 		}
-		inside.of[queue] = Sentinels // at most, because further sentinels are published only after the first ones are taken out
+		inside.of[queue] = Sentinels // the maximum, because more sentinels are published only after the first ones are taken out
 	}
 	lost := &search{
 		Deleter: r.Deleter, fence: f, cluster: cluster, missing: inside.count, gone: func(string) {},
@@ -218,8 +217,8 @@ func (r recovery) clearLeftover(ctx context.Context, cluster string, stray lefto
 // maxClockDifference is how far apart the clocks of two managers of one owner may be.
 const maxClockDifference = time.Minute
 
-// publishedAfter returns a time before the first sentinel of a fence was published. The name of the fence contains when the fence was
-// set up, by the clock of another manager. The clocks of other owners are not known: for their fences it returns zero.
+// publishedAfter returns a time before the first sentinel of a fence was published. The name of the fence contains when the fence was set
+// up, by the clock of another manager. The clocks of other owners are unknown, so it returns zero for their fences.
 func (r recovery) publishedAfter(policy string) time.Time {
 	name, own := fence.ParseName(policy)
 	if !own || name.Owner != r.Owner {
@@ -243,10 +242,10 @@ func (r recovery) checkVanished(ctx context.Context, cluster, policy string) err
 	return nil
 }
 
-// checkNoDelete fails while a delete of a process that is gone may still delete a queue behind a closed fence. A delete can outlive
-// its process: the broker reads everything that a connection has sent before it detects the end of the connection. A message that
-// the queue takes before the delete would be lost. The channel that deletes a queue holds a sentinel, so the broker counts it as a
-// consumer. checkNoDelete cannot distinguish other consumers from it, so it passes after Times.Vanish in any case.
+// checkNoDelete fails while a delete of a process that is gone may still delete a queue behind a closed fence. A delete can outlive its
+// process, because the broker reads everything that a connection has sent before it detects the end of the connection. A message that the
+// queue takes before the delete would be lost. The channel that deletes a queue holds a sentinel, so the broker counts it as a consumer.
+// checkNoDelete cannot distinguish other consumers from it, so it passes after Times.Vanish in any case.
 func (r recovery) checkNoDelete(ctx context.Context, cluster string, stray leftover) error {
 	if !stray.foreign || !fence.IsClosed(stray.policy.Definition) || stray.seen >= r.Times.Vanish {
 		return nil
@@ -282,10 +281,10 @@ func (r recovery) otherConnections() (mayHave func(owner string) bool, err error
 	return r.observer.OtherConnections(ctx)
 }
 
-// checkUnheld fails if a channel may hold a sentinel of a queue. During a delete one sentinel is held and the other is ready, so no
-// delete is running on an empty queue. A count of no messages and no consumers proves nothing; see takeAll. The answer to a
-// basic.get comes from the leader of the queue, and shows whether the queue is empty. checkUnheld gets another client's message
-// only once, because the queue may count the delivery.
+// checkUnheld fails if a channel may hold a sentinel of a queue. During a delete one sentinel is held and the other is ready, so no delete
+// is running on an empty queue. A count of zero messages and consumers proves nothing; see takeAll. The answer to a basic.get comes from
+// the leader of the queue, and shows whether the queue is empty. checkUnheld gets another client's message only once, because the queue may
+// count the delivery.
 func (r recovery) checkUnheld(ctx context.Context, cluster, policy, queue string) error {
 	now, exists, err := r.held(ctx, cluster, queue)
 	switch {
@@ -307,7 +306,7 @@ func (r recovery) checkUnheld(ctx context.Context, cluster, policy, queue string
 	return err
 }
 
-// unprovenBy returns a message that shows that a delete may be running, and the error that says so.
+// unprovenBy returns a message to the queue, because it shows that a delete may be running. It returns the error with that reason.
 func (r recovery) unprovenBy(message amqp.Delivery, policy, queue string) error {
 	if !IsSentinel(&message) {
 		r.deletions.recordBrowse(policy, queue)
@@ -315,11 +314,11 @@ func (r recovery) unprovenBy(message amqp.Delivery, policy, queue string) error 
 	return errors.Join(r.errs.Fail(brokererr.ErrUnproven, stillDeleting, queue), putBack(message))
 }
 
-// checkUnheldAsConsumer is checkUnheld for a queue with a single active consumer, which refuses basic.get. It consumes instead. A count
-// that includes its consumer is current, because a queue that is too busy to count reports no consumer. A channel that deletes the
-// queue is the active consumer and holds one sentinel. It cannot get the other sentinel, which therefore counts as ready. If that
-// consumer was cancelled, its channel counts as a second consumer. So with one consumer and no ready message, no delete is running. If
-// messages expire, the other sentinel may be gone, so only Times.Vanish ends the wait.
+// checkUnheldAsConsumer is checkUnheld for a queue with a single active consumer, which refuses basic.get. It consumes messages instead. A
+// count that includes its consumer is current, because a queue that is too busy to count reports no consumer. A channel that deletes the
+// queue is the active consumer and holds one sentinel. It cannot get the other sentinel, which therefore counts as ready. If that consumer
+// was cancelled, its channel counts as a second consumer. So with one consumer and no ready message, no delete is running. If messages
+// expire, the other sentinel may be gone, so only Times.Vanish ends the wait.
 func (r recovery) checkUnheldAsConsumer(ctx context.Context, cluster, policy, queue string) error {
 	unproven := r.errs.Fail(brokererr.ErrUnproven, stillDeleting, queue)
 	if _, expires := (&search{Deleter: r.Deleter}).ttl(queue); expires {

@@ -27,7 +27,7 @@ type Recreation struct {
 	// Drain moves all ready messages of the queue elsewhere. It is called while the fence is closed, before each attempt of the
 	// proof. Its error ends the call, and is returned as it is. If Drain is nil, a message in the queue ends the call.
 	Drain func(context.Context) error
-	// DeleteSent is called before the delete goes out, while the fence stands. Its error ends the call, and is returned as it is.
+	// DeleteSent is called before the delete is sent, while the fence is closed. Its error ends the call, and is returned as it is.
 	DeleteSent func(context.Context) error
 }
 
@@ -35,16 +35,16 @@ type Recreation struct {
 type Recreated struct {
 	// DeleteSent: a queue.delete was sent. If Recreate also returns an error, the deletion may still be running.
 	DeleteSent bool
-	// FenceStood is how long the fence was closed. Absent is how long the queue did not exist at most. Both are zero if unknown.
+	// FenceStood is how long the fence was closed. Absent is the maximum time for which the queue did not exist. Both are zero if unknown.
 	FenceStood, Absent time.Duration
 }
 
-// Recreate deletes a queue as DeleteEmpty does, and declares it with other arguments. Both go out in one write. Between them the
-// queue does not exist for some milliseconds, and RabbitMQ drops a message that is published to it by name without mandatory. If
-// the queue does not exist, Recreate only declares it.
+// Recreate deletes a queue as DeleteEmpty does, and declares it with other arguments. It sends both in one write. In between, the queue
+// does not exist for some milliseconds, and RabbitMQ drops a message that is published to it by name without mandatory. If the queue does
+// not exist, Recreate only declares it.
 //
-// While RabbitMQ may be deleting the queue, the fence stays closed and nothing is declared: a delete can outlive its connection,
-// and then deletes any queue of this name. Such a call returns an error and DeleteSent, and SettleRecreation continues. Before
+// While RabbitMQ may be deleting the queue, the fence stays closed and the queue is not declared. A delete can outlive its connection, and
+// then deletes any queue with this name. Such a call returns an error and DeleteSent, and SettleRecreation continues its work. Before
 // another call, ClearRecreation must take down the fence of an earlier one.
 func (d *Deleter) Recreate(ctx context.Context, cluster string, recreation Recreation) (Recreated, error) {
 	queues := []string{recreation.Queue.Name}
@@ -70,9 +70,9 @@ func (d *Deleter) Recreate(ctx context.Context, cluster string, recreation Recre
 	return g.outcome, err
 }
 
-// SettleRecreation determines the state of a queue for which an earlier call may have sent a delete. It declares the queue if it is
-// gone, and reports whether the queue has its new arguments. If the queue does not have them after Times.Vanish, no delete is
-// running any more.
+// SettleRecreation determines the state of a queue for which an earlier call may have sent a delete. It declares the queue if it is gone,
+// and reports whether the queue has its new arguments. If the queue still has other arguments after Times.Vanish, no delete is running any
+// more.
 func (d *Deleter) SettleRecreation(ctx context.Context, cluster string, queue topology.Queue) (isNew bool, err error) {
 	ctx, end, err := d.begin(ctx, []string{queue.Name})
 	if err != nil {
@@ -93,10 +93,10 @@ func (d *Deleter) SettleRecreation(ctx context.Context, cluster string, queue to
 	return false, err
 }
 
-// ClearRecreation takes down the fences of this owner's recreations that match a queue, and takes out their sentinels. No delete
-// of the queue may be running. It fails with ErrUnproven if the queue may still hold a sentinel: then the fence is open, and its
-// policy stays as the record. A queue that a recreation has declared (isNew) holds none. It fails with ErrShared if another owner
-// recreates the queue.
+// ClearRecreation takes down the fences of this owner's recreations that match a queue, and takes out their sentinels. No delete of the
+// queue may be running. It fails with ErrUnproven if the queue may still hold a sentinel. The fence is then open, and its policy remains as
+// the record. A queue that a recreation has declared (isNew) holds no sentinel. It fails with ErrShared if another owner recreates the
+// queue.
 func (d *Deleter) ClearRecreation(ctx context.Context, cluster, queue string, isNew bool) error {
 	return d.eachRecreationFence(ctx, queue, func(ctx context.Context, left leftover) error {
 		left.isBare = isNew
@@ -206,7 +206,7 @@ func (b *batch) drain(ctx context.Context, queues []string) {
 	}
 }
 
-// recordDelete calls DeleteSent of each recreation, so that the caller records the delete before it goes out.
+// recordDelete calls DeleteSent of each recreation, so that the caller records the delete before it is sent.
 func (b *batch) recordDelete(ctx context.Context) error {
 	for _, g := range b.groups {
 		if g.recreation != nil {

@@ -33,8 +33,8 @@ type register struct {
 	withheld int // slots that are not given out for now; see fenced
 	closed   bool
 	queues   map[string]bool
-	// fences are the fences of deletions, by policy name: the zero time while a fence is in use, otherwise the time since which
-	// it is left behind.
+	// fences are the fences of deletions, by policy name. The value is zero while a fence is in use, and otherwise the time since which the
+	// fence has been left behind.
 	fences   map[string]time.Time
 	clearing bool // leftover fences
 	// searches are the searches that found sentinels missing, by policy name.
@@ -47,7 +47,7 @@ type register struct {
 	failures map[string]string
 	// seen is when this process first saw a fence that an earlier call of Recreate has left, by policy name.
 	seen map[string]time.Time
-	// again requests the next refresh for leftover fences, at againAt.
+	// again requests a refresh for leftover fences at againAt.
 	again   *time.Timer
 	againAt time.Time
 }
@@ -60,7 +60,7 @@ type vanishing struct {
 
 // searched is the state of the search for the sentinels of a fence.
 type searched struct {
-	without map[string]time.Time // when a queue was first seen without sentinels, if some may have expired from it
+	without map[string]time.Time // when a queue was first seen without sentinels, if sentinels may have expired there
 	browsed map[string]bool      // the queues in which other messages were in front of the sentinels
 	// complete is when a queue with messages was last searched completely. arrived is the time from which no expired sentinel can
 	// arrive; zero if a sentinel may still expire or arrive.
@@ -130,8 +130,8 @@ func (r *register) begin(ctx context.Context, queues []string) (context.Context,
 	}, "", nil
 }
 
-// trackFence records a fence that is in use, so that it does not count as left behind. untrackFence ends the use. From then on, a
-// fence that could not be lifted counts as left behind.
+// trackFence records that a fence is in use, so that it does not count as left behind. untrackFence records the end of the use. From then
+// on, a fence that could not be lifted counts as left behind.
 func (r *register) trackFence(name string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -153,9 +153,9 @@ func (r *register) untrackFence(name string, lifted bool) {
 // stuck limits the wait of awaitLifted.
 const stuck = time.Minute
 
-// awaitLifted waits while too many fences could not be taken down. A broker that was too busy to remove a policy in time becomes
-// busier with each further policy, until it writes and removes none in time. The wait has a limit, because a fence may stay up
-// for good if a permission is gone.
+// awaitLifted waits while too many fences could not be taken down. A broker that was too busy to remove a policy in time becomes busier
+// with each further policy, until it writes and removes none in time. The wait has a limit, because a fence may stay up permanently if a
+// permission is missing.
 func (r *register) awaitLifted() {
 	limit, check := time.NewTimer(stuck), time.NewTicker(time.Second)
 	defer limit.Stop()
@@ -190,7 +190,7 @@ func (r *register) recordUnanswered(name string) {
 	r.unansweredAt[name] = time.Now()
 }
 
-// mayArrive reports whether a sentinel of a fence may still arrive: a node that died may have passed it on to other nodes.
+// mayArrive reports whether a sentinel of a fence may still arrive, because a node that died may have passed it on to other nodes.
 func (r *register) mayArrive(name string) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -220,8 +220,8 @@ func (r *register) firstSeen(name string) time.Time {
 	return r.seen[name]
 }
 
-// forgetMissing removes the state of fences that were left behind before a read of the vhost began and that the read does not
-// show. Their policies were removed, but the answer to the removal was lost.
+// forgetMissing removes the state of fences that were left behind before a read of the vhost began and that the read does not show. Their
+// policies were removed, but the answers to the removals were lost.
 func (r *register) forgetMissing(shown func(name string) bool, began time.Time) {
 	for _, name := range r.leftBefore(began) {
 		if !shown(name) {
@@ -347,9 +347,9 @@ func (r *register) isTracked(name string) (standing, known bool) {
 // errSlow: a deletion exceeded its time limit.
 var errSlow = errors.New("slow")
 
-// fenced runs a step while it holds a slot. If many deletions at a time overload the broker, all of them take too long, are undone
-// and retried. Therefore each deletion that takes too long withholds a slot, down to a single slot. Each deletion that succeeds
-// gives one back.
+// fenced runs a step while it holds a slot. If too many concurrent deletions overload the broker, all of them take too long, and are undone
+// and retried. Therefore each deletion that takes too long withholds a slot, down to a single slot. Each successful deletion releases a
+// withheld slot.
 func (r *register) fenced(step func() error) error {
 	select {
 	case r.slots <- struct{}{}:

@@ -14,17 +14,17 @@ import (
 	"github.com/warren-mq/warren/internal/vhost"
 )
 
-// deletedQueue is a queue as it can be declared again.
+// deletedQueue is a queue with its bindings, so that it can be declared again.
 type deletedQueue struct {
 	topology.Queue
 	bindings []topology.Binding
 }
 
-// restoration declares the deleted queues of a group again if its other queues are not empty.
+// restoration declares the deleted queues of a group again if another queue of the group is not empty.
 type restoration struct{ *batch }
 
-// fewQueues is how many queues are read one by one. For more queues, one listing is cheaper, although the broker visits all queues
-// of the vhost for it.
+// fewQueues is the maximum number of queues that are read one by one. For more queues, one listing is cheaper, although the broker visits
+// all queues of the vhost for it.
 const fewQueues = 4
 
 // remember records the queues of groups with several queues, with their bindings, so that restore can declare them again.
@@ -59,8 +59,8 @@ func (r restoration) remember(ctx context.Context) error {
 // stillDeleting describes a queue whose deletion RabbitMQ has not answered.
 const stillDeleting = "RabbitMQ may still be deleting queue %q"
 
-// bindingsOf returns the bindings of queues. It uses the snapshot if events or a refresh have shown it to be current since the
-// callers were asked. Otherwise it makes one request for each queue, or one listing for many queues.
+// bindingsOf returns the bindings of queues. It uses the snapshot if events or a refresh have shown that it was current after the callers
+// were asked. Otherwise it makes one request for each queue, or one listing for many queues.
 func (r restoration) bindingsOf(ctx context.Context, queues []string) (map[string][]vhost.Binding, error) {
 	bindings := map[string][]vhost.Binding{}
 	if r.deleter.observer.State().CurrentAt.After(r.asked) {
@@ -103,9 +103,9 @@ func (r restoration) isSent(queue string) bool {
 	return !r.sent[queue].IsZero()
 }
 
-// awaitGone waits for queues whose deletion the broker has not answered. RabbitMQ may still be deleting such a queue, and would
-// also delete a queue of the same name that is declared meanwhile. awaitGone returns the queues that still exist. It declares the
-// queue of a recreation as soon as that queue is gone.
+// awaitGone waits for queues whose deletion the broker has not answered. RabbitMQ may still be deleting such a queue, and would also delete
+// a queue with the same name that is declared before it has finished. awaitGone returns the queues that still exist. It declares the queue
+// of a recreation as soon as that queue is gone.
 func (r restoration) awaitGone(ctx context.Context) (vanishing []string) {
 	ctx, cancel := context.WithTimeout(ctx, goneWithin)
 	defer cancel()

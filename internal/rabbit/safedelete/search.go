@@ -35,7 +35,7 @@ type search struct {
 	// mayBeHeld: the process that published the sentinels may still hold some, because the broker may not have detected that the
 	// process is gone.
 	mayBeHeld bool
-	// settle is how long RabbitMQ may take to detect that channels of this process are closed and hold no sentinel.
+	// settle is how long RabbitMQ may take to detect that channels of this process are closed and no longer hold a sentinel.
 	settle time.Duration
 }
 
@@ -57,7 +57,7 @@ func (s *search) run(ctx context.Context) (left []string, err error) {
 		return nil
 	}
 	expiring, others := s.byExpiry()
-	failed := forEach(ctx, s.errs, expiring, takeFromQueue) // first: a sentinel that is found here cannot be in another queue
+	failed := forEach(ctx, s.errs, expiring, takeFromQueue) // first, because a sentinel that is found here cannot be in another queue
 	maps.Copy(failed, forEach(ctx, s.errs, others, takeFromQueue))
 	missing := slices.DeleteFunc(expiring, func(queue string) bool { return !found[queue] || s.missing(queue, 0) == 0 })
 	expired := slices.DeleteFunc(slices.Clone(missing), func(queue string) bool { return !s.mayHaveExpired(queue) })
@@ -145,8 +145,8 @@ func (s *search) follow(ctx context.Context, queue string, arriving error) error
 	return arriving
 }
 
-// checkNoneArriving fails if an expired sentinel may not have arrived yet: if a message expires towards a fenced queue, RabbitMQ
-// retries only minutes later. The time counts from when this process first saw the queue without sentinels.
+// checkNoneArriving fails if an expired sentinel may not have arrived yet. If a fenced queue refuses an expired message, RabbitMQ retries
+// only minutes later. The time counts from when this process first saw the queue without sentinels.
 func (s *search) checkNoneArriving(ctx context.Context, queue string) error {
 	waited := time.Since(s.deletions.missingSince(s.fence.Name, queue))
 	if waited >= maxArrival {
@@ -212,7 +212,7 @@ func (s *search) countMissing(origins []string) (count int) {
 	return count
 }
 
-// take takes the sentinels of the given origins out of a queue. complete reports that the queue holds none of them any more.
+// take takes the sentinels of the given origins out of a queue. complete reports whether the queue no longer holds any of them.
 func (s *search) take(ctx context.Context, queue string, origins []string, limit int) (complete bool, err error) {
 	err = s.changer.DoToTheEnd(ctx, s.cluster, func(channel *amqp.Channel) (err error) {
 		var others []amqp.Delivery
@@ -250,8 +250,8 @@ func (s *search) takeOwn(ctx context.Context, queue string) (now amqp.Queue, exi
 	return now, exists, wrapQueue(queue, err)
 }
 
-// takeFrom receives messages and acknowledges the sentinels among them. It returns the other messages, which the channel still
-// holds. It stops if there are more of them than the channel may hold.
+// takeFrom receives messages and acknowledges the sentinels among them. It returns the other messages, which the channel still holds. It
+// stops when the channel holds as many messages as it may.
 func (s *search) takeFrom(
 	channel *amqp.Channel, queue string, origins []string, limit int,
 ) (complete bool, others []amqp.Delivery, err error) {
@@ -277,8 +277,8 @@ func (s *search) takeFrom(
 	return true, others, nil
 }
 
-// maxHeld returns how many messages of a queue a search may hold: only one if they lose deliveries, and none if the queue has a single
-// active consumer; see takeAsConsumer.
+// maxHeld returns how many messages of a queue a search may hold: only one if a return counts as a delivery, and none if the queue has a
+// single active consumer; see takeAsConsumer.
 func (s *search) maxHeld(queue string) int {
 	single := false
 	s.observer.View(func(known *snapshot.Snapshot) {
@@ -293,8 +293,8 @@ func (s *search) maxHeld(queue string) int {
 	return holdLimit
 }
 
-// losesDeliveries reports whether a message that is returned to a queue may lose one of the deliveries that the queue allows. Returns
-// count before 4.3. From 4.0 on, RabbitMQ allows 20 deliveries by default.
+// losesDeliveries reports whether a message that is returned to a queue may lose one of its allowed deliveries. Before 4.3, a return counts
+// as a delivery. From 4.0 on, RabbitMQ allows 20 deliveries by default.
 func (s *search) losesDeliveries(queue string) (loses bool) {
 	version := s.observer.State().Version
 	if version.AtLeast(vhost.RabbitMQ43) {
@@ -353,7 +353,7 @@ func (s *search) takeAsConsumer(ctx context.Context, queue string, origins []str
 			case !ok:
 				complete = ctx.Err() == nil
 				return stopConsuming(channel, messages)
-			case !isSentinel(message, s.fence.Name): // return it after the consumer is cancelled, or the consumer would get it again
+			case !isSentinel(message, s.fence.Name): // return it after the cancellation, or the consumer would receive it again
 				s.deletions.recordBrowse(s.fence.Name, queue)
 				return errors.Join(stopConsuming(channel, messages), putBack(message))
 			}

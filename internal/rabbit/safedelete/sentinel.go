@@ -12,9 +12,9 @@ import (
 	"github.com/warren-mq/warren/internal/rabbit/amqpconn"
 )
 
-// Sentinels are two messages of Warren that keep a fence closed, because a fence refuses messages while its queue holds any.
-// Shortly before a queue is deleted, Warren takes the first message out. If it is the first sentinel, and no other consumer ever
-// received it, no other consumer has received the second one either, and the fence has been closed all the time.
+// Sentinels are two messages of Warren that keep a fence closed, because a fence refuses messages while its queue holds any. Shortly before
+// Warren deletes a queue, it takes the first message out. If that is the first sentinel, and no other consumer ever received it, no other
+// consumer has received the second sentinel either. The fence has then been closed all the time.
 const (
 	Sentinels = 2
 
@@ -23,7 +23,7 @@ const (
 	headerQueue  = "warren-queue"  // the queue that the sentinel was published to
 	headerFence  = "warren-fence"  // the policy that the sentinel belongs to
 	headerNumber = "warren-number" // from 1 on
-	// roomForSentinels is how many bytes a queue must be able to take.
+	// roomForSentinels is how many bytes a queue must accept, so that the sentinels fit.
 	roomForSentinels = 4096
 	// sentinelPriority is the highest: a broker that supports priorities delivers sentinels first.
 	sentinelPriority = 255
@@ -34,8 +34,8 @@ func sentinel(queue, fence string, number int) amqp.Publishing {
 		Type: SentinelType, AppId: sentinelApp, DeliveryMode: amqp.Persistent, Priority: sentinelPriority,
 		ContentType: "text/plain; charset=utf-8", Timestamp: time.Now(),
 		Headers: amqp.Table{headerQueue: queue, headerFence: fence, headerNumber: int32(number)},
-		Body: fmt.Appendf(nil, "Warren, the operator for RabbitMQ consumers, put this message into the queue %q to make sure that it "+
-			"is empty before it deletes it. It means nothing to any application: acknowledge it and ignore it.", queue),
+		Body: fmt.Appendf(nil, "Warren, the operator for RabbitMQ consumers, published this message to queue %q to verify that the "+
+			"queue is empty before deleting it. The message means nothing to applications: acknowledge and ignore it.", queue),
 	}
 }
 
@@ -96,7 +96,7 @@ func (p *publisher) publish(queue, fence string, numbers ...int) ([]bool, error)
 	return p.Publish("", queue, messages...)
 }
 
-// holdLimit is how many other messages a search receives, and holds, until it finds a sentinel behind them.
+// holdLimit is how many other messages a search receives and holds to find a sentinel behind them.
 const holdLimit = 64
 
 const (
@@ -110,7 +110,7 @@ func putBack(message amqp.Delivery) error { return message.Nack(false, true) }
 
 const (
 	consumerTag = "warren"
-	// consumerWait is how long a broker takes at most to deliver a ready message to an active consumer.
+	// consumerWait is the maximum time that a broker takes to deliver a ready message to an active consumer.
 	consumerWait = time.Second
 )
 

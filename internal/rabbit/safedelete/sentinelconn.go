@@ -16,8 +16,8 @@ import (
 // sentinelIdle is how long the AMQP connection of sentinels is kept for the next deletion.
 const sentinelIdle = 10 * time.Second
 
-// sentinelConn is the AMQP connection for sentinels. It is separate, because under a memory or disk alarm the broker stops reading
-// from a connection on which a message is published. The connection is opened on demand, and cut when the broker reports that it is
+// sentinelConn is the AMQP connection for sentinels. It is separate, because under a memory or disk alarm the broker stops reading from a
+// connection on which a message is published. The connection is opened on demand, and cut when the broker reports that the connection is
 // blocked.
 type sentinelConn struct {
 	dial    func(ctx context.Context, cluster string) (*amqpconn.Conn, error)
@@ -42,8 +42,8 @@ func newSentinelConn(errs brokererr.Errors, times Times, dial func(context.Conte
 	return &sentinelConn{errs: errs, times: times, dial: dial, opening: make(chan struct{}, 1)}
 }
 
-// alone runs an operation on a channel that no other operation uses, before or after. The operation publishes at most the given
-// number of messages. alone returns only after the operation has ended.
+// alone runs an operation on a channel that no other operation uses, before or after. messages is the maximum number of messages that the
+// operation publishes. alone returns only after the operation has ended.
 func (s *sentinelConn) alone(ctx context.Context, cluster string, messages int, operation func(*publisher) error) error {
 	l, err := s.acquire(ctx, cluster)
 	if err != nil {
@@ -88,8 +88,8 @@ func (s *sentinelConn) check(ctx context.Context, cluster string) error {
 	})
 }
 
-// arrived waits until a sentinel whose connection was cut has arrived, if it ever arrives. After an alarm, the broker publishes the
-// messages that it had read from the connection.
+// arrived waits until a sentinel whose connection was cut can no longer arrive. After an alarm, the broker still publishes the messages
+// that it had read from the connection.
 func (d *Deleter) arrived(ctx context.Context, cluster string) error {
 	if err := d.sentinels.check(ctx, cluster); err != nil {
 		return err

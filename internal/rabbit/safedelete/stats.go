@@ -116,7 +116,7 @@ func (q *queueStats) drops() bool {
 	return (limited || limitedBytes) && !q.rejects()
 }
 
-// maxPossible is how many pairs of a policy and an operator policy DropLimits tries. Only a hostile broker has more.
+// maxPossible is the maximum number of pairs of a policy and an operator policy that DropLimits tries. Only a hostile broker has more.
 const maxPossible = 1000
 
 // DropLimits returns the lowest numbers of messages and of bytes beyond which a queue may drop its oldest messages, math.MaxInt64 if

@@ -75,9 +75,9 @@ func (b *batch) takeDown(ctx context.Context, f fence.Fence, vanishing []string)
 	})
 }
 
-// takeOutExpiring takes the sentinels out of queues in which messages expire. It comes before all other steps, because a busy
-// broker takes long to write policies, and a sentinel that expires towards a queue behind the same closed fence waits there for
-// three minutes. takeOut reports the errors.
+// takeOutExpiring takes the sentinels out of queues in which messages expire. It comes before all other steps, because a busy broker takes
+// long to write policies. A sentinel that the same closed fence refuses after it expired waits for three minutes. takeOut reports the
+// errors.
 func (b *batch) takeOutExpiring(ctx context.Context) {
 	queues := slices.DeleteFunc(b.queues(), func(queue string) bool {
 		_, expires := b.ttl(queue)
