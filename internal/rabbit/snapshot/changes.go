@@ -50,7 +50,7 @@ func DifferenceOf(old, fresh *Snapshot) (d Difference) {
 	return d
 }
 
-// onlyIn lists the objects that the other snapshot lacks.
+// onlyIn lists the objects of a snapshot that the other snapshot lacks.
 func onlyIn(s, other *Snapshot) (ids []vhost.ID) {
 	for name := range s.Queues {
 		if _, exists := other.Queues[name]; !exists {
@@ -135,7 +135,7 @@ func upstream(set map[string]bool, snapshots ...*Snapshot) {
 	}
 }
 
-// Differing adds to changed each key that only one of the maps has, or whose values differ.
+// Differing adds each key to changed that only one of the maps has, or whose values differ.
 func Differing[V any](old, fresh map[string]V, same func(a, b V) bool, changed map[string]bool) {
 	for name, was := range old {
 		if is, exists := fresh[name]; !exists || !same(was, is) {
@@ -149,7 +149,7 @@ func Differing[V any](old, fresh map[string]V, same func(a, b V) bool, changed m
 	}
 }
 
-// sameBindings compares without regard to order: a confirmed change appends its binding, and a refresh sorts all bindings.
+// sameBindings ignores the order of bindings, because a confirmed change appends its binding, and a refresh sorts all bindings.
 func sameBindings(a, b []vhost.Binding) bool {
 	if len(a) != len(b) {
 		return false
@@ -181,7 +181,7 @@ func changedPolicies(old, fresh []vhost.Policy) []vhost.Policy {
 	return changed
 }
 
-// concerned adds to changed each queue that the policy may apply to.
+// concerned adds each queue to changed to which the policy may apply.
 func concerned(policy vhost.Policy, s *Snapshot, changed map[string]bool) {
 	for name, queue := range s.Queues {
 		if policy.Match(name, queue.Type()) != vhost.MatchNo {

@@ -10,7 +10,7 @@ import (
 
 // deadLetterIndex maps each target to the queues that may dead-letter to it, and lists the exchanges that lead to other exchanges. The
 // first use builds the index from the whole vhost; from then on, each change of the snapshot updates it. Thousands of ConsumerQueues may
-// use it one after the other while their queues are deleted.
+// use the index one after the other while their queues are deleted.
 type deadLetterIndex struct {
 	building sync.Mutex // serializes concurrent readers; a change of the snapshot excludes all readers
 	built    bool

@@ -54,8 +54,8 @@ func (s *Snapshot) surround(names vhost.Selection, observed vhost.Observed) []vh
 	return found
 }
 
-// exchangesInto lists the exchanges that a queue is bound to. It stops after the first exchange that may route the dead letters of
-// a queue that is not named. One such queue is enough to retain a dead-letter queue, which thousands of exchanges may share.
+// exchangesInto lists the exchanges that a queue is bound to. It stops after the first exchange that may route the dead letters of a queue
+// that is not named. One such exchange is enough to retain a dead-letter queue, which thousands of exchanges may share.
 func (s *Snapshot) exchangesInto(queue string, names vhost.Selection) (exchanges []string) {
 	for _, binding := range s.bindingsTo[queue] {
 		exchanges = append(exchanges, binding.Source)
@@ -72,7 +72,7 @@ func (s *Snapshot) othersDeadLetterBy(binding vhost.Binding, names vhost.Selecti
 	index := &s.deadLetters
 	exchangeType := s.exchanges[binding.Source].Type
 	sources := index.sources[deadLetterTarget{exchange: binding.Source}]
-	if exchangeType == vhost.TypeDirect { // thousands of queues may share it, each with its own routing key
+	if exchangeType == vhost.TypeDirect { // thousands of queues may share the exchange, each with its own routing key
 		sources = slices.Concat(
 			index.keyed[keyedTarget{exchange: binding.Source, ownKey: true}],
 			index.keyed[keyedTarget{exchange: binding.Source, key: binding.RoutingKey}])
@@ -90,9 +90,9 @@ func (s *Snapshot) routesByKey(exchange string) bool {
 	return exchange != "" && s.exchanges[exchange].Type == vhost.TypeDirect && !index.forwarding[exchange] && !index.alternates[exchange]
 }
 
-// sourcesByKey lists the queues whose dead letters a named binding of the exchange may route. It also lists queues whose dead
-// letters may reach a named queue, until it finds one that is not named: thousands of queues may share the exchange. It always
-// lists the first queue that dead-letters to the exchange, which shows that the exchange is in use.
+// sourcesByKey lists the queues whose dead letters a named binding of the exchange may route. It also lists queues whose dead letters may
+// reach a named queue, but stops at the first one that is not named, because thousands of queues may share the exchange. It always lists
+// the first queue that dead-letters to the exchange, which shows that the exchange is in use.
 func (s *Snapshot) sourcesByKey(exchange string, names vhost.Selection) []string {
 	index := &s.deadLetters
 	sources := slices.Clone(index.keyed[keyedTarget{exchange: exchange, ownKey: true}])

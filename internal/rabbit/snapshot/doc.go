@@ -1,5 +1,5 @@
 // Package snapshot holds the snapshot of a vhost: its exchanges, queues, bindings and policies. A refresh reads the whole vhost; between
-// refreshes, each change that the broker has confirmed is applied to the snapshot. Nothing here connects to a broker except by a
+// refreshes, each change that the broker has confirmed is applied to the snapshot. The package reads a broker only through a
 // management.Client.
 //
 //   - read.go: how a refresh reads the management API

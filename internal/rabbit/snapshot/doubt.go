@@ -15,9 +15,9 @@ import (
 // the vhost is refreshed again immediately. The second refresh begins after the change that the first one saw in part, so it sees
 // the new binding. If the second refresh also misses the object, it is gone.
 
-// doubt adds to the fresh snapshot the objects that it lacks and the snapshot before has. It returns a snapshot of these objects,
-// or nil if there are none. It leaves out objects that were doubted already, and exclusive queues with their bindings: these come
-// and go with their connections, and Warren decides nothing by their absence.
+// doubt adds to the fresh snapshot the objects that it lacks and the snapshot before has. It returns a snapshot of these objects, or nil if
+// there are none. It leaves out objects that were already doubted, and exclusive queues with their bindings. Exclusive queues come and go
+// with their connections, and their absence causes no action.
 func (s *Snapshot) doubt(before, doubted *Snapshot) *Snapshot {
 	if before.Cluster != s.Cluster {
 		return nil // the objects of another cluster are not missing here

@@ -52,8 +52,8 @@ func (s *Snapshot) DropExchange(name string) bool {
 	return existed
 }
 
-// drop removes bindings from the index under a key, and the key with its last binding. It reports whether it removed any. It writes a
-// new slice, because callers may have the old one.
+// drop removes bindings from the index under a key, and the key with its last binding. It reports whether it removed any. It creates a new
+// slice, because callers may hold the old one.
 func drop(index map[string][]vhost.Binding, key string, gone func(vhost.Binding) bool) bool {
 	if !slices.ContainsFunc(index[key], gone) {
 		return false

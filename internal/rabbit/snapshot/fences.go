@@ -28,8 +28,8 @@ func splitFences(patterns *vhost.Patterns, items []management.PolicyItem) (polic
 	return policies, fences
 }
 
-// left lists the fences that no deletion of this process needs. A running deletion removes its own fences after a second or two, so they
-// need no report.
+// left lists the fences that no deletion of this process needs. A running deletion removes its own fences after a second or two, so Warren
+// does not report them.
 func left(fences []vhost.Policy, underWay map[string]bool) []vhost.Policy {
 	return slices.DeleteFunc(slices.Clone(fences), func(policy vhost.Policy) bool { return underWay[policy.Name] })
 }

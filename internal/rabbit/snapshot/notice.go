@@ -2,8 +2,8 @@ package snapshot
 
 // Notice lists the changes since the last notice.
 type Notice struct {
-	// Health: Connection.Health returns another result, or the first refresh of the vhost has ended. Then any object may have
-	// changed, and no names are listed.
+	// Health: Connection.Health returns another result, or the first refresh of the vhost has ended. Any object may have changed, and the
+	// notice lists no names.
 	Health bool
 	// Capabilities: Connection.Health returns other capabilities. Only a receiver that reports capabilities needs this.
 	Capabilities bool

@@ -184,7 +184,7 @@ func (r *snapshotReader) parameters(a *management.Answer) error {
 	return errors.Join(err, failed)
 }
 
-// exactly decodes JSON with numbers as json.Number: an int64 does not survive as a float64.
+// exactly decodes JSON with numbers as json.Number, because a float64 cannot represent every int64.
 func exactly(text json.RawMessage, result any) error {
 	decoder := json.NewDecoder(bytes.NewReader(text))
 	decoder.UseNumber()

@@ -43,8 +43,8 @@ func (s *Snapshot) Free() {
 	}
 }
 
-// PutExchange adds an exchange unless one of that name exists, and reports whether it added it. A declaration that the broker accepts
-// never changes an existing object, even if an argument differs that the broker does not compare.
+// PutExchange adds an exchange unless one with that name exists, and reports whether it added the exchange. A declaration that the broker
+// accepts never changes an existing object, even if an argument differs that the broker does not compare.
 func (s *Snapshot) PutExchange(name string, exchange vhost.Exchange) bool {
 	if _, exists := s.exchanges[name]; exists {
 		return false
@@ -54,7 +54,7 @@ func (s *Snapshot) PutExchange(name string, exchange vhost.Exchange) bool {
 	return true
 }
 
-// Exchange returns the exchange of a name, and whether it exists.
+// Exchange returns the exchange with a name, and whether it exists.
 func (s *Snapshot) Exchange(name string) (vhost.Exchange, bool) {
 	exchange, exists := s.exchanges[name]
 	return exchange, exists
@@ -70,7 +70,7 @@ func (s *Snapshot) PutQueue(name string, queue vhost.Queue) bool {
 	return true
 }
 
-// PutBinding adds a binding unless an equal one exists, and reports whether it added it.
+// PutBinding adds a binding unless an equal one exists, and reports whether it added the binding.
 func (s *Snapshot) PutBinding(binding vhost.Binding) bool {
 	same := func(other vhost.Binding) bool { return sameBinding(binding, other) }
 	known := s.bindingsTo[binding.Destination]

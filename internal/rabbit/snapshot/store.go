@@ -14,8 +14,8 @@ type Write struct {
 	Apply func(*Snapshot) bool
 }
 
-// Store holds the current snapshot of a vhost. A refresh takes time, and the broker may confirm changes meanwhile: Store applies them to
-// the current snapshot, and again to the refreshed one, whose content may be older than the changes. The zero value is ready to use.
+// Store holds the current snapshot of a vhost. While a refresh runs, the broker may confirm changes. Store applies them to the current
+// snapshot, and again to the refreshed one, whose content may be older than the changes. The zero value is ready to use.
 type Store struct {
 	// writing serializes changes of the store. Replace also holds it while it compares two snapshots, which takes tens of
 	// milliseconds in a large vhost: callers of Observe and View need not wait for that.
@@ -61,8 +61,8 @@ func (s *Store) Queues() map[string]bool {
 	return names
 }
 
-// Write applies a change that the broker has confirmed, and reports whether the snapshot changed. It drops the ETag: if another client
-// undoes the change, the broker may have the state of that ETag again, and the snapshot does not.
+// Write applies a change that the broker has confirmed, and reports whether the snapshot changed. It drops the ETag, because another client
+// may undo the change. The state of the broker would then match the ETag, but the snapshot would not.
 func (s *Store) Write(w Write) bool { return s.write(w, w.Apply) }
 
 // WriteWithNotice is Write, and returns the objects that the change concerns; see Snapshot.Concerning. It takes longer in a large
@@ -147,7 +147,7 @@ func (s *Store) Replace(fresh *Snapshot, etag string) (changed Notice, differenc
 	return changed, difference, s.doubted != nil
 }
 
-// Close releases the memory of the snapshot from the limit of the process. Callers can still read the snapshot.
+// Close subtracts the memory of the snapshot from the usage of the process. Callers can still read the snapshot.
 func (s *Store) Close() {
 	s.View(func(current *Snapshot) { current.Room.Free() })
 }

@@ -12,8 +12,8 @@ const (
 	sizeOfBinding  = 512 // it is in two indexes
 )
 
-// words keeps one copy of each string that is likely to be repeated. Without it, the names and values of arguments take most of the
-// memory of a large vhost.
+// words keeps one copy of each string that is likely to be repeated. Without words, the names and values of arguments would take most of
+// the memory of a large vhost.
 type words map[string]string
 
 const (
