@@ -17,8 +17,8 @@ import (
 	"github.com/warren-mq/warren/internal/vhost"
 )
 
-// deleter is a Deleter beside an Observer. While a call works on a queue, the Observer ignores events about the deletion of the queue. So
-// the deleter requests a refresh afterwards if there were any.
+// deleter coordinates a Deleter with an Observer. While a call works on a queue, the Observer ignores events about the deletion of the
+// queue. If it ignored any, the deleter requests a refresh after the call.
 type deleter struct {
 	*safedelete.Deleter
 	observer *observe.Observer
@@ -62,7 +62,7 @@ func timesOf(t timing.Timeouts) safedelete.Times {
 	return safedelete.Times{Settle: t.Settle, Stray: t.Leftover, Vanish: t.Vanish, Operation: t.Operation, Close: t.Close}
 }
 
-// deletionBroker is a broker as package safedelete uses it.
+// deletionBroker implements the interfaces of package safedelete.
 type deletionBroker struct {
 	*amqpconn.Pool
 	*observe.Observer
@@ -87,7 +87,7 @@ func (b *deletionBroker) Declare(ctx context.Context, cluster string, queue topo
 	return b.changer.Declare(ctx, cluster, topology.Topology{Queues: []topology.Queue{queue}, Bindings: bindings})
 }
 
-// recreationBroker is a broker as recreations use it.
+// recreationBroker implements the interfaces of package recreate.
 type recreationBroker struct {
 	*amqpconn.Pool
 	*observe.Observer
@@ -97,7 +97,7 @@ type recreationBroker struct {
 	lifetime context.Context // of the connection, not of a call
 }
 
-// Move ends with ErrClosed when the connection is closed, because a move retries without end while it cannot connect.
+// Move ends with ErrClosed when the connection is closed, because a move that cannot connect retries forever.
 func (b recreationBroker) Move(ctx context.Context, cluster string, config mover.Config) (mover.Progress, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()

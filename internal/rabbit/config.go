@@ -18,8 +18,8 @@ import (
 	"github.com/warren-mq/warren/internal/rabbit/observe"
 )
 
-// Config describes how to reach one vhost of a broker. It is a plain value with TLS material as PEM, so that Fingerprint can
-// compare two of them.
+// Config describes how to reach one vhost of a broker. It is a plain value with TLS material as PEM, so that Fingerprint can compare two
+// Configs.
 type Config struct {
 	// AMQPURI is amqp://host[:port] or amqps://host[:port].
 	AMQPURI string
@@ -30,7 +30,7 @@ type Config struct {
 	Password string `json:"-"`
 	VHost    string
 
-	// CA holds the PEM certificates that must have signed the broker's certificate; the system's if empty.
+	// CA holds the PEM certificates of the authorities that may sign the broker's certificate; the system's if empty.
 	CA []byte
 	// ClientCert and ClientKey are the PEM certificate and key of the client; none if both are empty.
 	ClientCert []byte
@@ -64,14 +64,14 @@ type Config struct {
 	// stop. If HoldsLease is nil, the process always leads. It is not part of Fingerprint.
 	HoldsLease func() bool `json:"-"`
 
-	// Observations are shared by all connections of the process; a connection has its own if nil. They are not part of Fingerprint.
+	// Observations are shared by all connections of the process. If nil, the connection has its own. They are not part of Fingerprint.
 	Observations *Observations `json:"-"`
 
-	// Limits limit what the broker may cost; a connection has its own if nil. They are not part of Fingerprint.
+	// Limits bound the memory that the broker's answers may take. If nil, the connection has its own. They are not part of Fingerprint.
 	Limits *management.Limits
 }
 
-// Observations are what the connections of a process share.
+// Observations hold the snapshots that the connections of a process share.
 type Observations = observe.Observations
 
 // NewObservations returns an empty set.
@@ -121,7 +121,7 @@ func (c Config) parse() (endpoints, error) {
 		return endpoints{}, errors.New("the vhost must not be empty; the default vhost is \"/\"")
 	}
 	if c.ResyncInterval <= 0 {
-		return endpoints{}, fmt.Errorf("the resync interval must be above zero, is %v", c.ResyncInterval)
+		return endpoints{}, fmt.Errorf("the resync interval must be above zero, but is %v", c.ResyncInterval)
 	}
 	tlsConfig, err := c.tlsConfig()
 	return endpoints{amqp: amqpURI, management: managementURI, tls: tlsConfig}, err
@@ -175,7 +175,7 @@ func (c Config) Fingerprint() string {
 		c.ResyncInterval.String())
 }
 
-// brokerFingerprint distinguishes two brokers, by their endpoints and by what makes their certificates valid.
+// brokerFingerprint distinguishes two brokers by their endpoints, and by the settings that decide which certificates are valid.
 func (c Config) brokerFingerprint() string {
 	return fingerprint(c.AMQPURI, c.ManagementURI, c.ServerName, string(c.CA), strconv.FormatBool(c.InsecureSkipVerify))
 }
@@ -195,8 +195,8 @@ func (c Config) String() string {
 		c.VHost, brokererr.WithoutCredentials(c.AMQPURI), brokererr.WithoutCredentials(c.ManagementURI), c.Username)
 }
 
-// Format keeps every verb, %+v and %#v too, from showing a secret.
+// Format prevents all verbs, including %+v and %#v, from printing a secret.
 func (c Config) Format(state fmt.State, _ rune) { fmt.Fprint(state, c.String()) }
 
-// MarshalLog keeps loggers from reading the fields.
+// MarshalLog prevents loggers from reading the fields.
 func (c Config) MarshalLog() any { return c.String() }

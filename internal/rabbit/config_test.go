@@ -69,7 +69,7 @@ func TestConfigValidate(t *testing.T) {
 		"user in the URI":            {func(c *rabbit.Config) { c.ManagementURI = "http://u@h" }, "the management URI must not contain a user or password"},
 		"URI that is none":           {func(c *rabbit.Config) { c.AMQPURI = "amqp://u:s3cret-word@h:x" }, "the AMQP URI cannot be parsed"},
 		"no vhost":                   {func(c *rabbit.Config) { c.VHost = "" }, `the vhost must not be empty; the default vhost is "/"`},
-		"no interval":                {func(c *rabbit.Config) { c.ResyncInterval = 0 }, "the resync interval must be above zero, is 0s"},
+		"no interval":                {func(c *rabbit.Config) { c.ResyncInterval = 0 }, "the resync interval must be above zero, but is 0s"},
 		"CA that is none":            {func(c *rabbit.Config) { c.CA = []byte("s3cret-word") }, "the CA bundle holds no PEM certificate"},
 		"certificate without key":    {func(c *rabbit.Config) { c.ClientCert = own.cert }, "the client certificate and key must be given together"},
 		"key without certificate":    {func(c *rabbit.Config) { c.ClientKey = own.key }, "the client certificate and key must be given together"},

@@ -33,15 +33,15 @@ type (
 	Consumers = observe.Consumers
 	// Removal is what Connection.Remove removes.
 	Removal = change.Removal
-	// Backlog is the messages of a queue before a move.
+	// Backlog counts the messages of a queue before a move.
 	Backlog = mover.Backlog
 )
 
-// drainTimeout is how long Close waits for deletions to undo what they have begun. The next connection finishes the rest; see
+// drainTimeout is how long Close waits while running deletions roll back. The next connection completes the rollback; see
 // safedelete/recovery.go.
 const drainTimeout = 4 * time.Second
 
-// Connection is a connection to one vhost of a broker until Close. Its methods may be called at the same time.
+// Connection is a connection to one vhost of a broker until Close. It is safe for concurrent use.
 type Connection struct {
 	config   Config
 	log      logr.Logger
@@ -136,7 +136,7 @@ func (c *Connection) Parts() Parts {
 	return Parts{Observer: c.observer, Deleter: c.deleter.Deleter, Channels: c.channels, ReadAPI: c.readAPI, API: c.writeAPI}
 }
 
-// Close ends everything, and returns when all goroutines have ended. It may be called more than once.
+// Close closes the connection, and returns when all its goroutines have ended. It may be called more than once.
 func (c *Connection) Close() {
 	c.deleter.Stop(drainTimeout)
 	c.cancel()
@@ -184,7 +184,7 @@ func (c *Connection) RequestRefresh() { c.observer.RequestRefresh() }
 // RequestCatchUp requests a snapshot that is current as of the call, and does not wait for it.
 func (c *Connection) RequestCatchUp() { c.observer.RequestCatchUp() }
 
-// CatchUp is RequestCatchUp that waits until the snapshot is current as of the call.
+// CatchUp is RequestCatchUp, but waits until the snapshot is current as of the call.
 func (c *Connection) CatchUp(ctx context.Context) error { return c.observer.CatchUp(ctx) }
 
 // Messages returns how many messages queues held when they were last counted.
@@ -217,7 +217,7 @@ func (c *Connection) DeleteEmpty(
 // showed. Each refresh removes fences that a crash has left behind.
 func (c *Connection) Fences() []string { return c.deleter.Fences() }
 
-// LastDeletion returns when queues were last deleted that were provably empty; zero if none were.
+// LastDeletion returns when DeleteEmpty last deleted queues; zero if it never did.
 func (c *Connection) LastDeletion() time.Time { return c.deleter.LastDeletion() }
 
 // Recreator recreates queues on the cluster with this key.
@@ -239,8 +239,8 @@ func (c *Connection) Browse(ctx context.Context, cluster string, config mover.Br
 	return c.mover.Browse(ctx, cluster, config)
 }
 
-// Backlog counts the messages of a queue on the cluster with this key; false if there is no such queue. If others consume the
-// queue, it waits until the broker has counted the messages that they hold.
+// Backlog counts the messages of a queue on the cluster with this key; false if there is no such queue. If other clients consume the queue,
+// it waits until the broker has counted the messages that they hold.
 func (c *Connection) Backlog(ctx context.Context, cluster, queue string) (counted Backlog, exists bool, err error) {
 	return c.counter.Count(ctx, cluster, queue)
 }

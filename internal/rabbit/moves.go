@@ -22,12 +22,12 @@ type queueMover struct {
 	channels *amqpconn.Pool
 	dialer   brokermatch.Dialer
 	observer *observe.Observer
-	// notify receives a notice if the broker begins or ends to refuse the messages of a queue.
+	// notify receives a notice when the broker begins or ceases to refuse access to the messages of a queue.
 	notify  func(snapshot.Notice)
 	refused refusedBrowses
 }
 
-// Move is mover.Run on own connections.
+// Move runs mover.Run on connections that only the move uses.
 func (m *queueMover) Move(ctx context.Context, cluster string, config mover.Config) (mover.Progress, error) {
 	defer m.observer.BeginConsuming(cluster, config.Queue)()
 	config.Errs, config.Dial = m.errs, m.dialTo(cluster, "warren move "+config.Queue)
@@ -41,7 +41,7 @@ func (m *queueMover) Move(ctx context.Context, cluster string, config mover.Conf
 	return mover.Run(ctx, config)
 }
 
-// Browse is mover.Browse on an own connection.
+// Browse runs mover.Browse on a connection that only the browse uses.
 func (m *queueMover) Browse(ctx context.Context, cluster string, config mover.BrowseConfig) (mover.Browsed, error) {
 	defer m.observer.BeginConsuming(cluster, config.Queue)()
 	config.Errs, config.Dial = m.errs, m.dialTo(cluster, "warren browse "+config.Queue)
@@ -67,16 +67,16 @@ func (m *queueMover) dialTo(cluster, name string) func(context.Context) (*amqpco
 	}
 }
 
-// Dial opens a connection of this name. It discards larger bodies of messages.
+// Dial opens a connection with this name. The connection discards bodies that are larger than largestBody.
 func (m *queueMover) Dial(ctx context.Context, cluster, name string, largestBody int64) (*amqpconn.Conn, error) {
 	dialer := m.dialer
 	dialer.Options.Product, dialer.Options.Name, dialer.Options.LargestBody = moverProduct, name, largestBody
 	return dialer.DialSecond(ctx, m.channels, cluster)
 }
 
-// refusedBrowses records which queues the broker has refused to show, and why. An entry is removed when a browse succeeds, when a
-// move receives a message, and with the connection, for example when the Secret changes. A restart forgets all entries, and the
-// next browse records them again.
+// refusedBrowses records which queues the broker has refused to show, and why. An entry is removed when a browse succeeds, when a move
+// receives a message, or when the connection is closed, for example because the Secret changed. A restart forgets all entries, and the next
+// browse records them again.
 type refusedBrowses struct {
 	mu sync.Mutex
 	of map[string]error

@@ -17,18 +17,18 @@ type Stats struct {
 	EventsArrive bool
 	// Reconnects is how often AMQP has reconnected.
 	Reconnects int
-	// SyncedAt is Health.SyncedAt, and ResyncInterval that of the configuration.
+	// SyncedAt is Health.SyncedAt, and ResyncInterval is Config.ResyncInterval.
 	SyncedAt       time.Time
 	ResyncInterval time.Duration
-	// Size is that of the snapshot.
+	// Size is the size of the snapshot.
 	Size snapshot.Size
-	// Fences is how many fences of this connection, or of an owner that Config.KnownOwners does not know, may refuse messages.
-	// Oldest is when the oldest of them was made; zero if there is none.
+	// Fences is how many fences of this connection, or of an owner that Config.KnownOwners does not know, may refuse messages. Oldest is
+	// when the oldest of these fences was created; zero if there is none.
 	Fences int
 	Oldest time.Time
 	// OperationLimit is how many operations may run on the AMQP connection at a time.
 	OperationLimit int
-	// DeletionsWaiting is how many calls of DeleteEmpty wait for others.
+	// DeletionsWaiting is how many calls of DeleteEmpty wait for other calls.
 	DeletionsWaiting int
 }
 

@@ -32,11 +32,11 @@ type Changer struct {
 	HoldsLease func() bool
 }
 
-// Apply declares the exchanges (those with Declare) and queues of a topology, then binds its bindings. Objects that exist as
-// declared stay as they are. Observe shows confirmed changes immediately.
+// Apply declares the exchanges (those with Declare) and queues of a topology, then binds its bindings. Objects that already exist as
+// declared do not change. Observe shows confirmed changes immediately.
 //
-// Each object succeeds or fails by itself. A binding whose queue or exchange failed in the same call is left out. The error joins
-// one *ObjectError per failure, in the order of the topology.
+// Each object succeeds or fails independently. A binding whose queue or exchange failed in the same call is skipped. The error joins one
+// *ObjectError per failure, in the order of the topology.
 func (c *Changer) Apply(ctx context.Context, changes topology.Topology) error {
 	return c.Declare(ctx, "", changes)
 }
@@ -77,7 +77,7 @@ func joinFailures(failures []*brokererr.ObjectError) error {
 // operation is one change of one object.
 type operation struct {
 	about brokererr.ObjectError // without the reason
-	// names must fit into short strings of AMQP, or the library closes the connection.
+	// names must fit into short strings of AMQP, or the AMQP library closes the connection.
 	names []string
 	// arguments must fit into a frame together with the names, or the broker closes the connection.
 	arguments vhost.Arguments
@@ -88,11 +88,11 @@ type operation struct {
 	// kind is the kind of change in the event about the operation.
 	kind eventfeed.Kind
 	call func(*amqp.Channel) error
-	// write makes the change to a snapshot; see snapshot.Write.
+	// write applies the change to a snapshot; see snapshot.Write.
 	write func(*snapshot.Snapshot) bool
 }
 
-// perform runs as many operations at a time as the pool allows, on the cluster with this key, or on any if the key is empty. It
+// perform runs as many operations at a time as the pool allows, on the cluster with this key, or on any cluster if the key is empty. It
 // returns the failures in the order of the operations.
 func (c *Changer) perform(ctx context.Context, cluster string, operations []operation) []*brokererr.ObjectError {
 	results := make([]error, len(operations))
@@ -168,7 +168,7 @@ var kindsInReplies = map[string]vhost.Kind{"exchange": vhost.KindExchange, "queu
 // refusal is how RabbitMQ 3.10 reports a missing permission. From 4.0 on it is "configure access to queue …".
 var refusal = regexp.MustCompile(`: access to (queue|exchange) '`)
 
-// namePermission adds to a refusal which permission the operation needs on which object.
+// namePermission adds the missing permission and its object to the message of a refusal.
 func (o operation) namePermission(err error) error {
 	if !errors.Is(err, brokererr.ErrAccessRefused) {
 		return err

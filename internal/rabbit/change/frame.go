@@ -11,10 +11,10 @@ import (
 )
 
 const (
-	// frameOverhead is what a frame takes besides its method, in bytes: type, channel, size and end.
+	// frameOverhead is the size of a frame without its method, in bytes: type, channel, size and end.
 	frameOverhead = 8
-	// methodOverhead is the most that the methods here take besides names and arguments, in bytes: class, method, a reserved number
-	// and flags.
+	// methodOverhead is the maximum size of the methods here without names and arguments, in bytes: class, method, a reserved number and
+	// flags.
 	methodOverhead = 7
 )
 

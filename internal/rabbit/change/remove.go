@@ -19,12 +19,11 @@ type Removal struct {
 	Exchanges []string // only without bindings (AMQP if-unused)
 }
 
-// Remove unbinds and deletes. cluster is the key of the identity that the cluster of the broker must have; with any other, every
-// operation fails with ErrOtherCluster. Objects that do not exist count as removed. Observe shows confirmed removals
-// immediately.
+// Remove unbinds and deletes. cluster is the key of the identity that the cluster of the broker must have. On any other cluster, every
+// operation fails with ErrOtherCluster. Objects that do not exist count as removed. Observe shows confirmed removals immediately.
 //
-// Each object succeeds or fails by itself, as in Apply. An exchange with bindings fails with ErrInUse. The error joins one
-// *ObjectError per failure, in the order of the removal.
+// Each object succeeds or fails independently, as in Apply. An exchange with bindings fails with ErrInUse. The error joins one *ObjectError
+// per failure, in the order of the removal.
 func (c *Changer) Remove(ctx context.Context, cluster string, removal Removal) error {
 	if cluster == "" {
 		return c.Errors.SameCluster(c.Observer.Health.Read().Cluster, cluster)

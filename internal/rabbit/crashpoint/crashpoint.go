@@ -1,5 +1,5 @@
-// Package crashpoint lets tests end an operation between two writes to the broker, as a crash of the manager would. Packages
-// safedelete and recreate pass a step after each write. Production code leaves the Seam nil.
+// Package crashpoint ends operations in tests between two writes to the broker, as a crash of the manager would. Packages safedelete and
+// recreate pass a step after each write. Production code leaves the Seam nil.
 package crashpoint
 
 import "errors"

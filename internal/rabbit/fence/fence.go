@@ -1,5 +1,5 @@
-// Package fence defines fences: policies that stop queues from accepting messages while they are deleted or recreated. It makes the
-// names, definitions and patterns of fences. Package safedelete sets and removes them.
+// Package fence defines fences: policies that stop queues from accepting messages while they are deleted or recreated. It computes the
+// names, definitions and patterns of fences. Package safedelete sets and removes the fences.
 package fence
 
 import (
@@ -15,7 +15,7 @@ import (
 	"github.com/warren-mq/warren/internal/vhost"
 )
 
-// Name is the content of a fence's name. Warren sets a fence for some seconds while it deletes queues. If Warren crashes, the fence
+// Name is the information in a fence's name. Warren sets a fence for some seconds while it deletes queues. If Warren crashes, the fence
 // remains, and only its name shows who set it and when.
 type Name struct {
 	Owner string // Config.Owner
@@ -30,10 +30,11 @@ const (
 	ofRecreation = "recreate"
 )
 
-// fenceNames matches warren-fence-<unix seconds>-<random>:<owner>:<first queue>, and warren-recreate-… of a recreation.
+// fenceNames matches warren-fence-<unix seconds>-<random>:<owner>:<first queue>, and for recreations the same name with the prefix
+// warren-recreate.
 var fenceNames = regexp.MustCompile(`^warren-(` + ofDeletion + `|` + ofRecreation + `)-(\d{1,12})-[A-Z0-9]{6}:([^:]*):`)
 
-// String returns a new unique name. It ends with the name of a queue for readers of the management UI.
+// String returns a new unique name. It ends with the name of a queue, for users of the management UI.
 func (f Name) String(queue string) string {
 	const readable = 64
 	for len(queue) > readable {
@@ -69,12 +70,12 @@ type Fence struct {
 	Priority int
 	// Effective is the definition that applies to the queues without the fence.
 	Effective vhost.Arguments
-	// Drops: some of the queues have a maximum length, and drop messages when it is reached.
+	// Drops: some of the queues have a maximum length, and drop messages when they are full.
 	Drops bool
 }
 
-// Boundless is a maximum length that no queue reaches. Lifting a fence needs it: only a queue that has a maximum length, and refuses
-// messages beyond it, signals publishers that it accepts messages again.
+// Boundless is a maximum length that no queue reaches. An open fence needs one, because only a queue that refuses messages beyond a maximum
+// length signals publishers that it accepts messages again.
 const Boundless = int64(1000000000)
 
 // Closed returns the definition with which a queue refuses messages while a message is ready or waits to be dead-lettered.

@@ -28,10 +28,10 @@ func Patterns(queues []string) (groups [][]string) {
 	return groups
 }
 
-// Pattern returns a pattern that matches exactly the queues of these names: \Aprefix(?:rest|rest)\z, or
-// \Aprefix(?:stem|stem)(?:ending|ending)\z if each stem has each ending, as main queues with the same tiers have. A short pattern
-// is better, because each write of a policy makes RabbitMQ compile all patterns for each queue of the vhost. The broker's patterns
-// are PCRE: a backslash makes any character literal except letters and digits, and bytes above ASCII stand for themselves.
+// Pattern returns a pattern that matches exactly these queues: \Aprefix(?:rest|rest)\z, or \Aprefix(?:stem|stem)(?:ending|ending)\z if each
+// stem occurs with each ending, as for main queues with the same tiers. A short pattern is better, because each write of a policy makes
+// RabbitMQ compile all patterns for each queue of the vhost. The broker's patterns are PCRE: a backslash makes any character literal except
+// letters and digits, and bytes above ASCII stand for themselves.
 func Pattern(queues []string) string {
 	prefix := commonPrefix(queues)
 	rests := make([]string, 0, len(queues))
@@ -53,10 +53,10 @@ func anyOf(texts []string) string {
 	return `(?:` + strings.Join(literal, "|") + `)`
 }
 
-// maxEndings is how many queues of one ConsumerQueue are deleted together at most: a main queue and its tiers.
+// maxEndings is the maximum number of queues of one ConsumerQueue that are deleted together: a main queue and its tiers.
 const maxEndings = 17
 
-// factorsOf finds stems and endings whose combinations, ordered by stem, are the texts. It returns none if the texts have no such
+// factorsOf finds stems and endings whose combinations, ordered by stem, are the given names. It returns none if the names have no such
 // form.
 func factorsOf(texts []string) (stems, endings []string) {
 	for size := 1; size <= min(maxEndings, len(texts)/2); size++ {
@@ -95,7 +95,7 @@ func factorsOfSize(texts []string, size int) (stems, endings []string) {
 	return stems, endings
 }
 
-// commonSuffix does not begin within a character; see commonPrefix.
+// commonSuffix never begins within a character; see commonPrefix.
 func commonSuffix(texts []string) string {
 	suffix := texts[0]
 	for _, text := range texts {
@@ -107,7 +107,7 @@ func commonSuffix(texts []string) string {
 	return suffix
 }
 
-// commonPrefix does not end within a character, because policies are sent as JSON, which cannot contain a part of a character.
+// commonPrefix never ends within a character, because policies are sent as JSON, which cannot contain a part of a character.
 func commonPrefix(names []string) string {
 	if len(names) == 0 {
 		return ""

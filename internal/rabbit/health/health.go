@@ -1,4 +1,4 @@
-// Package health has the state of a connection, as the AMQP connection and the refreshes report it and as users see it.
+// Package health holds the state of a connection. The AMQP connection and the refreshes report it, and Health shows it to users.
 package health
 
 import (
@@ -24,7 +24,7 @@ type Health struct {
 	Capabilities management.Capabilities
 	// Cluster is the identity of the cluster to which AMQP was last shown to lead. It is empty until AMQP and the management API match.
 	Cluster vhost.Cluster
-	// Place identifies the vhost that AMQP leads to. It is empty as long as Cluster is.
+	// Place identifies the vhost that AMQP leads to. It is empty while Cluster is empty.
 	Place Place
 	// Nodes is how many nodes the cluster has; zero if the user may not know.
 	Nodes int
@@ -33,16 +33,16 @@ type Health struct {
 	OtherInstances string
 	// Connected: the AMQP connection is open.
 	Connected bool
-	// Matched: AMQP and the management API were shown to lead to one broker, so Apply can work. MatchedByName: only the names of the
+	// Matched: AMQP and the management API were shown to lead to one broker, so that Apply can work. MatchedByName: only the names of the
 	// clusters could be compared.
 	Matched       bool
 	MatchedByName bool
 	// SyncedAt is when the last successful refresh began; zero if there was none.
 	SyncedAt time.Time
-	// CurrentAt is SyncedAt, or later if events have shown that the snapshot is current as of then.
+	// CurrentAt is SyncedAt, or a later time if events have shown that the snapshot was current at that time.
 	CurrentAt time.Time
-	// EventsSince is since when the vhost's events arrive; zero if they do not. EventsReason is why they do not; empty until that
-	// is known.
+	// EventsSince is since when the vhost's events arrive; zero if they do not. EventsReason is why they do not arrive; empty until the
+	// reason is known.
 	EventsSince  time.Time
 	EventsReason string
 	// FailingSince is since when Err has not been nil; zero while it is nil.
@@ -52,7 +52,7 @@ type Health struct {
 }
 
 // Place identifies the vhost that the AMQP connection leads to, in a form that other connections can check. They do not trust the
-// management API of this connection, because it may be a server of another tenant. See ADR 0015.
+// management API of this connection, because a tenant may run it. See ADR 0015.
 type Place struct {
 	// Address is host:port at which AMQP opened the vhost. It is empty with Config.ServerName, because one address can then lead to
 	// several brokers.
@@ -65,7 +65,7 @@ type Place struct {
 	Owner string
 }
 
-// State has the state of a connection. It logs important changes and sends notices about them.
+// State holds the state of a connection. It logs important changes and sends notices about them.
 type State struct {
 	vhost  string
 	log    logr.Logger
@@ -75,7 +75,7 @@ type State struct {
 	parts Parts
 }
 
-// New returns the state of a connection that has not been opened. It calls notify after each change that receivers of notices need.
+// New returns the State of a connection that has not been opened. It calls notify after each change that receivers of notices need.
 func New(name string, log logr.Logger, notify func()) *State {
 	return &State{vhost: name, log: log, notify: notify}
 }
@@ -149,17 +149,17 @@ func (s *State) change(change func(*Parts)) (before, after Health) {
 	return before, p.Health
 }
 
-// Well reports whether the vhost has been read, AMQP is connected, and nothing is wrong.
+// Well reports whether the vhost has been read, AMQP is connected, and there is no error.
 func (h Health) Well() bool { return h.Usable() && h.Connected }
 
-// Usable reports whether the vhost has been read, nothing is known to be wrong, and Apply can work.
+// Usable reports whether the vhost has been read, there is no error, and Apply can work.
 func (h Health) Usable() bool { return h.Err == nil && h.Observable() }
 
-// Observable reports whether the vhost has been read and AMQP leads to the same broker. Something may have gone wrong since.
+// Observable reports whether the vhost has been read and AMQP leads to the same broker. An error may have occurred since then.
 func (h Health) Observable() bool { return h.Matched && !h.SyncedAt.IsZero() }
 
-// OrdersEvents reports whether events arrive in the order of the changes. In a cluster each node sends its own events, so they do
-// not.
+// OrdersEvents reports whether events arrive in the order of the changes. In a cluster, each node sends its own events, so the order is
+// lost.
 func (h Health) OrdersEvents() bool { return h.Nodes == 1 }
 
 // same compares everything but times: errors by their text, and whether the vhost has been read.

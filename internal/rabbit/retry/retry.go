@@ -12,7 +12,7 @@ type Backoff struct {
 	next         time.Duration
 }
 
-// Wait returns the next wait, which Jitter shortens.
+// Wait returns the next wait, shortened by Jitter.
 func (b *Backoff) Wait() time.Duration {
 	b.next = min(max(b.next, b.First), b.Limit)
 	wait := b.next

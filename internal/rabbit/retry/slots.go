@@ -10,7 +10,7 @@ import (
 // Slots limit how many steps run at a time.
 type Slots chan struct{}
 
-// NewSlots returns Slots for so many steps at a time.
+// NewSlots returns Slots for count concurrent steps.
 func NewSlots(count int) Slots { return make(Slots, count) }
 
 // Hold waits for a slot, and holds it while step runs. It returns the error of step, or ErrUnreachable if the context ends first.
@@ -24,7 +24,7 @@ func (s Slots) Hold(ctx context.Context, errs brokererr.Errors, step func() erro
 	return step()
 }
 
-// Sleep waits for so long. It returns ErrUnreachable if the context ends first.
+// Sleep returns nil after the wait, or ErrUnreachable if the context ends first.
 func Sleep(ctx context.Context, errs brokererr.Errors, wait time.Duration) error {
 	timer := time.NewTimer(wait)
 	defer timer.Stop()

@@ -1,4 +1,4 @@
-// Package timing has the timeouts and waits of a connection. All packages below package rabbit use them, and tests change them.
+// Package timing defines the timeouts and waits of a connection, which the packages below package rabbit share. Tests shorten them.
 package timing
 
 import "time"
