@@ -90,8 +90,8 @@ func Setup(mgr ctrl.Manager, connections *brokers.Pool) (metrics.Source, error) 
 		Complete(r)
 }
 
-// countHandler enqueues a BrokerConnection after a short delay when ConsumerQueues come or go. It enqueues it immediately for the
-// first ConsumerQueue, which waits for the finalizer.
+// countHandler enqueues a BrokerConnection when ConsumerQueues are created or deleted: immediately for the first ConsumerQueue, which waits
+// for the finalizer, and otherwise after a short delay.
 func (r *Reconciler) countHandler() handler.EventHandler {
 	type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
 	return handler.Funcs{
@@ -257,7 +257,6 @@ func (r *Reconciler) connect(ctx context.Context, bc *v1alpha1.BrokerConnection)
 	return connection, err
 }
 
-// setStatus writes the health of a connection into the status.
 func setStatus(
 	bc *v1alpha1.BrokerConnection, health rabbit.Health, status *v1alpha1.BrokerConnectionStatus,
 ) ctrl.Result {

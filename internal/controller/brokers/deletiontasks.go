@@ -28,11 +28,10 @@ type emptyDeleter interface {
 	DeleteEmpty(ctx context.Context, cluster string, queues []string, stillDeletable func(context.Context) error) error
 }
 
-// tasksOfOne are the tasks of one ConsumerQueue.
 type tasksOfOne struct {
 	// attempts maps the joined names of queues to their attempt.
 	attempts map[string]*task
-	// deleted is when queues were deleted.
+	// deleted maps each deleted queue to the time of its deletion.
 	deleted map[string]time.Time
 }
 

@@ -124,7 +124,7 @@ func (l *Limiter) Decline(resource client.ObjectKey) {
 	l.endOffer(resource)
 }
 
-// release releases a slot that was used for some time.
+// release releases a slot that was used for the given time.
 func (l *Limiter) release(from *lane, used time.Duration) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

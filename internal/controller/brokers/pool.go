@@ -173,7 +173,6 @@ func (p *Pool) knownOwners() func(owner string) bool {
 	}
 }
 
-// listOwners returns the owners of the BrokerConnections of this manager.
 func (p *Pool) listOwners() map[string]bool {
 	list := &v1alpha1.BrokerConnectionList{}
 	if err := p.reader.List(p.stopping, list, client.UnsafeDisableDeepCopy); err != nil {

@@ -35,7 +35,7 @@ const (
 	contractRecheck = 10 * time.Minute
 )
 
-// errNotManaged means that a ConfigMap was not made by Warren.
+// errNotManaged means that another client created the ConfigMap.
 var errNotManaged = errors.New("not managed by Warren")
 
 // contract is the contract that spec.contract requests, and its ConfigMap.
@@ -47,7 +47,6 @@ type contract struct {
 	hash string
 }
 
-// contract returns the contract for the consumers of this topology.
 func (v *vhostScope) contract(configMap string) (contract, error) {
 	content, err := topology.ContractOf(v.cq, v.location.VHost, v.version)
 	if err != nil {

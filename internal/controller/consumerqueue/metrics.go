@@ -15,7 +15,6 @@ import (
 
 const kind = "ConsumerQueue"
 
-// countReconciliation counts a reconciliation by outcome.
 func (s *scope) countReconciliation(waits waiting, err error) {
 	result, reason := "done", conditions.Ready(s.status.Conditions).Reason
 	switch {
@@ -63,7 +62,6 @@ func (v *vhostScope) notSeenBefore(found []v1alpha1.Change) []v1alpha1.Change {
 	return plan.Without(found, v.status.Changes)
 }
 
-// messageRoles are the names of roles in metrics.
 var messageRoles = map[v1alpha1.Role]string{
 	v1alpha1.RoleMain: "main", v1alpha1.RoleDelayTier: "delayed", v1alpha1.RoleDeadLetter: "dead_lettered",
 }
@@ -101,7 +99,6 @@ func emitAdvisories(emit metrics.Emit, cq *v1alpha1.ConsumerQueue) {
 	}
 }
 
-// emitRecreation emits how far the recreation of a ConsumerQueue is.
 func emitRecreation(emit metrics.Emit, cq *v1alpha1.ConsumerQueue) {
 	recreation := cq.Status.Recreation
 	if recreation == nil || recreation.Phase == "" {
@@ -133,7 +130,6 @@ func (r *Reconciler) emitMissingConnections(emit metrics.Emit, queues []v1alpha1
 	}
 }
 
-// emitMessages emits the known counts of messages of a ConsumerQueue.
 func (r *Reconciler) emitMessages(emit metrics.Emit, cq *v1alpha1.ConsumerQueue) {
 	broker := r.pool.Get(brokers.ConnectionKey(cq))
 	if broker == nil {

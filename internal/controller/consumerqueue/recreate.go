@@ -34,7 +34,6 @@ const (
 	busyAgain    = 10 * time.Second
 )
 
-// recreates reports whether Warren recreates queues of the resource.
 func recreates(cq *v1alpha1.ConsumerQueue) bool {
 	return topology.RecreationOf(cq).Recreates(cq.Spec.DriftPolicy)
 }
@@ -47,7 +46,7 @@ func (v *vhostScope) planRecreation(comparison plan.Comparison, outcome summary)
 		return outcome, nil
 	}
 	blocksReady := outcome.ready.Reason == v1alpha1.ReasonRecreationRequired
-	if !blocksReady && !comparison.Upgraded { // another problem comes first, and may soon be over
+	if !blocksReady && !comparison.Upgraded { // another problem comes first, and may soon be solved
 		v.interruptPlanned()
 		return outcome, nil
 	}
@@ -151,7 +150,6 @@ func verdictOfInspection(next plan.Recreation, moment plan.Moment, inspected pha
 	return verdict
 }
 
-// begunStatus returns the status of a recreation that begins.
 func begunStatus(next plan.Recreation, moment plan.Moment, seen recreate.Seen) *v1alpha1.RecreationStatus {
 	begun := moment.Status
 	begun.Phase, begun.Remaining = v1alpha1.RecreationDiverting, int64(seen.Queue.Ready)

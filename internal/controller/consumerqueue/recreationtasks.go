@@ -178,7 +178,6 @@ func (r *recreationTasks) take(key client.ObjectKey) {
 	}
 }
 
-// stop cancels a task.
 func (r *recreationTasks) stop(key client.ObjectKey) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

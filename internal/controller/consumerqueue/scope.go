@@ -28,7 +28,7 @@ type scope struct {
 
 	// claimWritten: this reconciliation has written the claims, so no other write has changed the resource since it began.
 	claimWritten bool
-	// postponedFor is how soon an object that others have deleted too often may be declared again; zero if there is none.
+	// postponedFor is how soon an object that other clients have deleted too often may be declared again; zero if there is none.
 	postponedFor time.Duration
 	// recheckIn is how soon a recreation needs another reconciliation; zero if there is none.
 	recheckIn time.Duration
@@ -139,8 +139,8 @@ func (s *scope) checkProtected(ctx context.Context, owner string) error {
 	return nil
 }
 
-// removeFinalizer reports what is retained at the broker, and removes the finalizer. It also logs the note, because no Event can
-// be made in a terminating namespace.
+// removeFinalizer reports what is retained at the broker, and removes the finalizer. It also logs the note, because the API server accepts
+// no new Event in a terminating namespace.
 func (s *scope) removeFinalizer(ctx context.Context, kind, note string) error {
 	if recreation := s.status.Recreation; recreation.IsUnderWay() && recreation.Hold != "" {
 		hold := fmt.Sprintf("queues %q and %q hold messages of queue %q, whose recreation has not ended",

@@ -67,9 +67,9 @@ func describeWithin(status *v1alpha1.ConsumerQueueStatus, entries []v1alpha1.Top
 	status.TopologyOmitted = omitted + int32(len(foreign)-len(shown))
 }
 
-// truncated returns as many entries as the status may hold, and how many it left out. It never leaves out exchanges and queues,
-// because what is not in the inventory cannot be deleted later. It leaves out bindings of sources first: if the former binding of a
-// delay tier stayed beside the new one, each rejected message would be copied.
+// truncated returns as many entries as the status may hold, and how many it left out. It never leaves out exchanges and queues, because
+// Warren can only delete objects that are in the inventory. It leaves out bindings of sources first: if the former binding of a delay tier
+// stayed beside the new one, each rejected message would be copied.
 func truncated(entries []v1alpha1.TopologyEntry) (kept []v1alpha1.TopologyEntry, omitted int32) {
 	own, foreign := splitByOwner(entries)
 	if len(foreign) == 0 && len(own) <= v1alpha1.MaxTopologyEntries && encodedAtMost(own) <= bindingBytes {
@@ -115,7 +115,7 @@ func encodedAtMost(entries []v1alpha1.TopologyEntry) int {
 	return size
 }
 
-// splitByOwner returns our own entries and the bindings of others.
+// splitByOwner separates the entries of this ConsumerQueue from foreign bindings.
 func splitByOwner(entries []v1alpha1.TopologyEntry) (own, foreign []v1alpha1.TopologyEntry) {
 	if !slices.ContainsFunc(entries, isForeign) {
 		return entries, nil
@@ -130,8 +130,8 @@ func splitByOwner(entries []v1alpha1.TopologyEntry) (own, foreign []v1alpha1.Top
 	return own, foreign
 }
 
-// samplesOfForeign returns bindings of others as the status shows them. It replaces long arguments by their hash, so that the
-// bindings remain distinct. It leaves out names that are longer than AMQP allows, which no real broker has.
+// samplesOfForeign returns foreign bindings as the status shows them. It replaces long arguments by their hash, so that the bindings remain
+// distinct. It leaves out names that are longer than AMQP allows, which no real broker has.
 func samplesOfForeign(foreign []v1alpha1.TopologyEntry) []v1alpha1.TopologyEntry {
 	shown := make([]v1alpha1.TopologyEntry, 0, len(foreign))
 	for _, entry := range foreign {

@@ -182,7 +182,7 @@ func (t *teardown) missingTiers() topology.Topology {
 	return plan.HalfDeleted(desired, topology.InventoryOf(t.owned), t.observe())
 }
 
-// deleteDeadLetterQueues deletes dead-letter queues one by one, and returns why others are retained.
+// deleteDeadLetterQueues deletes dead-letter queues one by one, and returns why it retains the remaining ones.
 func (t *teardown) deleteDeadLetterQueues(
 	ctx context.Context, cluster string, step plan.Teardown,
 ) (kept map[string]string, err error) {

@@ -67,8 +67,8 @@ func (b *Blocker) brief() *Blocker {
 	return b
 }
 
-// missingBudget is how long a job that has not begun waits for a missing ConsumerQueue. If a ConsumerQueue of that name is created much
-// later, the user may have meant another one.
+// missingBudget is how long a job that has not begun waits for a missing ConsumerQueue. A ConsumerQueue with that name that is created much
+// later may not be the ConsumerQueue that the user meant.
 const missingBudget = time.Minute
 
 // limitWait makes the Blocker of a missing ConsumerQueue final after missingBudget, which begins when the status first reports it.

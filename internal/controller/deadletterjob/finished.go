@@ -136,7 +136,6 @@ func (r *Reconciler) patchMetadata(ctx context.Context, job Job, change func(cli
 // finished is an entry of status.finishedJobs.
 type finished v1alpha1.FinishedJob
 
-// finishedJob returns the entry of a job.
 func finishedJob(job Job) finished {
 	entry := finished{Kind: string(job.Kind), Name: job.GetName(), SpecHash: specHash(job.Object), StartTime: job.tookSince()}
 	if job.Status.CompletionTime != nil {

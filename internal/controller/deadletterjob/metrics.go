@@ -28,7 +28,6 @@ func newRedriveCounts(namespace, consumerQueue string, before int) *messageCount
 	return &messageCounts{metrics.RedriveMessages, []string{namespace, consumerQueue, string(Redrive)}, map[string]int{"moved": before}}
 }
 
-// redriven counts the messages of a Redrive.
 func (c *messageCounts) redriven(progress mover.Progress) {
 	c.count("moved", progress.Moved)
 	c.count("failed", progress.Failed)

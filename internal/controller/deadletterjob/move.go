@@ -16,7 +16,7 @@ type Move struct {
 	Broker  *brokers.Broker
 	Cluster string
 	Queue   QueueKey
-	// ConsumerQueue is the name of the ConsumerQueue. Source distinguishes its dead letters from others in a shared queue.
+	// ConsumerQueue is the name of the ConsumerQueue. Source distinguishes its dead letters from other dead letters in a shared queue.
 	ConsumerQueue string
 	Source        deadletter.Source
 	// Destination is a queue. It is empty if each message goes where it was published first, or if messages are deleted.

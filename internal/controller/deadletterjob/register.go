@@ -45,9 +45,9 @@ func (u User) Uses(queue, namespace string) string {
 	return fmt.Sprintf("%s %q takes messages of queue %q", u.Kind, u.Name, queue)
 }
 
-// Register has the users of dead-letter queues in this process, in the order of their arrival. The first user of a queue has the
-// turn and the others wait, because a user's unacknowledged messages are hidden from the others. A browse may run beside a job; see
-// Browse. The zero Register is empty.
+// Register has the users of dead-letter queues in this process, in the order of their arrival. The first user of a queue has the turn and
+// the other users wait, because the messages that a user holds are hidden from other users. A browse may run beside a job; see Browse. The
+// zero Register is empty.
 type Register struct {
 	mu      sync.Mutex
 	entries []*Entry
@@ -67,7 +67,7 @@ type Entry struct {
 	held func() int
 }
 
-// Join adds a user behind all others of the queue. If the user must wait, granted is called when its turn comes.
+// Join adds a user behind all other users of the queue. If the user must wait, granted is called when its turn comes.
 func (r *Register) Join(user User, queue QueueKey, granted func()) *Entry {
 	return r.add(&Entry{register: r, queue: queue, user: user, granted: granted})
 }

@@ -81,7 +81,7 @@ func rangeText(status *v1alpha1.JobStatus, done *int64) string {
 	return fmt.Sprintf("at least %d and at most %d", ptr.Deref(done, 0), *status.AtMost)
 }
 
-// runningCondition returns the value of Ready while a task runs: what it does, or why it waits.
+// runningCondition returns the value of Ready while a task runs, with the current work or the reason why the task waits.
 func runningCondition(progress mover.Progress, reason, message string) conditions.Value {
 	switch progress.State {
 	case mover.Connecting, mover.Moving, "":

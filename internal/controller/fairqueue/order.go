@@ -26,7 +26,6 @@ type order struct {
 	pushed uint64
 }
 
-// namespace has the requests of one namespace.
 type namespace struct {
 	ready      byPriority
 	popped     int
@@ -34,7 +33,6 @@ type namespace struct {
 	element    *list.Element // in order.rotation
 }
 
-// entry is a ready request.
 type entry struct {
 	request  reconcile.Request
 	priority int

@@ -24,7 +24,7 @@ func Enqueue(queue workqueue.TypedRateLimitingInterface[reconcile.Request], prio
 	EnqueueAfter(queue, priority, 0, request)
 }
 
-// EnqueueAfter enqueues a resource after some time. If the resource is in the queue already, the earlier time counts.
+// EnqueueAfter enqueues a resource after a delay. If the resource is already in the queue, the earlier time counts.
 func EnqueueAfter(
 	queue workqueue.TypedRateLimitingInterface[reconcile.Request], priority int, wait time.Duration, request reconcile.Request,
 ) {

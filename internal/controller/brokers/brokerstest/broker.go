@@ -24,20 +24,19 @@ type Broker struct {
 	vhost string
 	errs  brokererr.Errors
 
-	mu          sync.Mutex
-	health      rabbit.Health
-	messages    map[string]int             // by queue
-	backlogs    map[string]rabbit.Backlog  // except Ready
-	stuck       map[string]int64           // dead letters that wait to be routed, by queue
-	deadLetters map[string][]amqp.Delivery // that Browse shows, by queue
-	consumers   map[string]rabbit.Consumers
-	refused     map[string]error // why the broker refused the last Browse, by queue
-	countedAt   time.Time        // zero if messages are not counted
-	uncounted   bool             // if messages are never counted
-	failures    map[vhost.ID]error
-	interfere   func(*snapshot.Snapshot)
-	refreshes   int
-	// lastDeletion is when DeleteEmpty last deleted queues.
+	mu           sync.Mutex
+	health       rabbit.Health
+	messages     map[string]int             // by queue
+	backlogs     map[string]rabbit.Backlog  // except Ready
+	stuck        map[string]int64           // dead letters that wait to be routed, by queue
+	deadLetters  map[string][]amqp.Delivery // that Browse shows, by queue
+	consumers    map[string]rabbit.Consumers
+	refused      map[string]error // why the broker refused the last Browse, by queue
+	countedAt    time.Time        // zero if messages are not counted
+	uncounted    bool             // if messages are never counted
+	failures     map[vhost.ID]error
+	interfere    func(*snapshot.Snapshot)
+	refreshes    int
 	lastDeletion time.Time
 }
 

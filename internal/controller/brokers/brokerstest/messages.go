@@ -84,7 +84,7 @@ func (b *Broker) RefusedBrowse(queue string) error {
 	return b.refused[queue]
 }
 
-// Consumers returns what is known of other consumers of a queue.
+// Consumers returns the result that SetConsumers has set for a queue.
 func (b *Broker) Consumers(queue string) rabbit.Consumers {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -94,7 +94,7 @@ func (b *Broker) Consumers(queue string) rabbit.Consumers {
 	return b.consumers[queue]
 }
 
-// SetConsumers sets what is known of other consumers of a queue.
+// SetConsumers sets the result of Consumers for a queue.
 func (b *Broker) SetConsumers(queue string, known rabbit.Consumers) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
