@@ -229,7 +229,6 @@ func setSecurityHeaders(w http.ResponseWriter) {
 	w.Header().Set("X-Content-Type-Options", "nosniff")
 }
 
-// queues lists dead-letter queues.
 func (h *Handler) queues(_ http.ResponseWriter, r request) (any, error) {
 	list, err := h.list(r.Context(), r.namespace)
 	if err != nil {
@@ -338,7 +337,6 @@ func (h *Handler) summary(_ http.ResponseWriter, r request) (any, error) {
 	return queue, nil
 }
 
-// messages returns a page of messages.
 func (h *Handler) messages(_ http.ResponseWriter, r request) (any, error) {
 	q, err := parse(r.URL.Query(), messageParameters)
 	if err != nil {

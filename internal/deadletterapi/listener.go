@@ -5,8 +5,8 @@ import (
 	"sync"
 )
 
-// fairListener accepts connections that have a slot, by the address of the client. It closes all others immediately:
-// if they waited, the connections of one client would make all other clients wait.
+// fairListener limits connections by the address of the client. It immediately closes a connection for which no slot is free. If such
+// connections waited, one client could make all other clients wait.
 type fairListener struct {
 	net.Listener
 	slots *shares

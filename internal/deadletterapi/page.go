@@ -9,7 +9,6 @@ import (
 	"github.com/warren-mq/warren/internal/deadletter"
 )
 
-// page collects the messages of a response.
 type page struct {
 	query
 	redact *regexp.Regexp
@@ -54,7 +53,6 @@ func (p *page) add(position int, deadLetter deadletter.Message) bool {
 	return true
 }
 
-// list returns the response.
 func (p *page) list(queue string, seen browsed) v1alpha1.DeadLetterList {
 	list := v1alpha1.DeadLetterList{
 		TypeMeta: v1alpha1.TypeOf(v1alpha1.KindDeadLetterList), Queue: queue, Ready: int64(seen.ready), Seen: seen.Seen, Items: p.items,

@@ -21,7 +21,6 @@ const (
 	summaryDepth = 10_000
 )
 
-// query has the parameters of a request.
 type query struct {
 	// position is the first message, limit the maximum number of messages, bodyLimit the maximum bytes of each body.
 	position, limit, bodyLimit int

@@ -19,7 +19,6 @@ const (
 	maxCountedGroups = 10_000
 )
 
-// groupKey identifies a group.
 type groupKey struct {
 	reason messaging.DeadLetterReason
 	queue  string
@@ -27,7 +26,6 @@ type groupKey struct {
 	has    bool // the message has the header
 }
 
-// counter counts messages by group.
 type counter struct {
 	header string // whose values form groups; empty for none
 	groups map[groupKey]*v1alpha1.Group

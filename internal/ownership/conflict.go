@@ -184,7 +184,6 @@ func overlaps(own, other topology.Topology) []overlap {
 	return found
 }
 
-// roleNames are the names of roles in messages.
 var roleNames = map[v1alpha1.Role]string{
 	v1alpha1.RoleMain: "main queue", v1alpha1.RoleDelayTier: "delay tier", v1alpha1.RoleDeadLetter: "dead-letter",
 	v1alpha1.RoleRetry: "retry", v1alpha1.RoleSource: "source",

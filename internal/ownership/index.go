@@ -209,8 +209,8 @@ func (x *Index) after(name client.ObjectKey, set func() []client.ObjectKey) *rec
 
 func (r *record) isLeaving() bool { return !r.cq.DeletionTimestamp.IsZero() }
 
-// waitsFor returns the objects for which a ConsumerQueue waits: all of them if it lost a conflict, and otherwise its orphans, which others
-// may need. For a deleted ConsumerQueue, Index.leaving already has the objects.
+// waitsFor returns the objects for which a ConsumerQueue waits: all its objects if it lost a conflict, and otherwise its orphans, which
+// other ConsumerQueues may need. For a deleted ConsumerQueue, Index.leaving already has the objects.
 func (r *record) waitsFor() []mark {
 	if r.isLeaving() {
 		return nil
@@ -228,7 +228,6 @@ func (r *record) waitsFor() []mark {
 	return marksOf(left)
 }
 
-// objects returns the objects that a ConsumerQueue needs or owns.
 func (r *record) objects() []mark { return union(r.wants, r.owns) }
 
 // Await returns true once the index has recorded this version of a ConsumerQueue, and with it every earlier change in the cache. It
@@ -260,8 +259,8 @@ func (x *Index) hasRecorded(cq *v1alpha1.ConsumerQueue) bool {
 	return err != nil && known.cq.ResourceVersion == cq.ResourceVersion || err == nil && order >= 0
 }
 
-// Affected returns the ConsumerQueues that wait for an object of a ConsumerQueue that changed. Deleted ConsumerQueues wait for
-// others that start to need their objects, so a ConsumerQueue that is leaving does not affect them.
+// Affected returns the ConsumerQueues that wait for an object of a ConsumerQueue that changed. Deleted ConsumerQueues wait until other
+// ConsumerQueues start to need their objects, so a ConsumerQueue that is being deleted does not affect them.
 func (x *Index) Affected(cq *v1alpha1.ConsumerQueue, leaves bool) []client.ObjectKey {
 	x.mu.RLock()
 	defer x.mu.RUnlock()

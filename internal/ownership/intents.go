@@ -18,8 +18,8 @@ const (
 	maxAnnotations = 240 << 10
 )
 
-// intents are the objects that Warren is about to declare for a new ConsumerQueue, and their location, as encoded in the
-// annotation. Like topology.Intended, they prove no ownership: objects at the broker may belong to others.
+// intents are the objects that Warren is about to declare for a new ConsumerQueue, and their location, as encoded in the annotation. Like
+// topology.Intended, they do not prove ownership, because objects at the broker may belong to other clients.
 type intents struct {
 	// UID of the ConsumerQueue. A copy under another name, or from a backup, has another UID.
 	UID     types.UID                `json:"uid"`

@@ -9,9 +9,9 @@ import (
 	"github.com/warren-mq/warren/internal/vhost"
 )
 
-// mark is a hash that stands for an object in the index: 8 bytes instead of 96, several times per object. Two objects may have
-// the same mark. A lookup by mark therefore returns all ConsumerQueues of an object, and perhaps others, and callers compare the
-// objects themselves.
+// mark is a hash that stands for an object in the index: 8 bytes instead of 96, several times per object. Two objects may have the same
+// mark. A lookup by mark therefore returns all ConsumerQueues of an object, and possibly other ConsumerQueues. Callers compare the objects
+// themselves.
 type mark uint64
 
 // marksSeed differs in each process, so that users cannot choose names with colliding marks.

@@ -1,6 +1,6 @@
-// Package rabbit speaks to RabbitMQ: it observes a vhost through the management API and changes it over AMQP. It knows what the
-// broker has and does, and decides nothing: package topology computes what should exist, and the controllers decide when to
-// refresh. Nothing of Kubernetes belongs here.
+// Package rabbit communicates with RabbitMQ: it observes a vhost through the management API and changes the vhost over AMQP. It makes no
+// decisions: package topology computes the desired objects, and the controllers decide when to refresh and what to change. Nothing of
+// Kubernetes belongs here.
 //
 // A Connection is one vhost of one broker, seen by one user. This package only wires the packages below it; begin with connection.go.
 // From the top down, each package imports only packages further down:

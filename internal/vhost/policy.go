@@ -48,7 +48,7 @@ func (p *Policy) Outranks(other *Policy) bool {
 	return cmp.Or(cmp.Compare(p.Priority, other.Priority), cmp.Compare(other.Name, p.Name)) > 0
 }
 
-// Match reports whether the policy applies to a queue of this name and type.
+// Match reports whether the policy applies to a queue with this name and type.
 func (p *Policy) Match(queue, queueType string) Match {
 	applies := p.ApplyTo == "" || p.ApplyTo == "all" || p.ApplyTo == "queues" || p.ApplyTo == appliesToTypes[queueType]
 	if !applies {

@@ -24,7 +24,6 @@ type head struct {
 	size    int // of the payload
 }
 
-// readHead decodes headSize bytes.
 func readHead(bytes []byte) head {
 	return head{kind: bytes[0], channel: binary.BigEndian.Uint16(bytes[1:]), size: int(binary.BigEndian.Uint32(bytes[3:]))}
 }

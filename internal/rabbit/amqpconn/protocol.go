@@ -10,7 +10,7 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 )
 
-// Limits of the memory of one connection. A broker is not trusted to send only what was requested, and the AMQP library retains everything
+// Limits of the memory of one connection. A broker is not trusted to send only requested frames, and the AMQP library retains everything
 // that arrives.
 const (
 	// largestMessage is the largest body that any RabbitMQ allows (max_message_size), in bytes. It applies to discarded bodies, too.

@@ -75,7 +75,6 @@ func (s *slots) adapt(change func(*limit)) {
 	s.admit()
 }
 
-// count returns how many slots are taken.
 func (s *slots) count() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -89,7 +88,6 @@ func (s *slots) now() int {
 	return s.limit.now()
 }
 
-// isBlocked reports whether the broker has blocked the connection.
 func (s *slots) isBlocked() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()

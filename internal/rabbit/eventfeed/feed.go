@@ -133,8 +133,8 @@ func (f *Feed) suffices(readAt time.Time) bool {
 	return f.isComplete(readAt) && readAt.After(f.unclearAt)
 }
 
-// isComplete reports whether all events since the last refresh, which began at this time, have arrived. If the broker dropped an
-// event, it has sent at least QueueLimit others since.
+// isComplete reports whether all events since the last refresh, which began at this time, have arrived. If the broker dropped an event, it
+// has sent at least QueueLimit other events since then.
 func (f *Feed) isComplete(readAt time.Time) bool {
 	return !f.since.IsZero() && readAt.After(f.since) && f.events-f.eventsRead < QueueLimit
 }
@@ -241,7 +241,7 @@ func (f *Feed) IsExclusive(change Change) bool {
 	case change.ID.Kind != vhost.KindQueue:
 		return false
 	case change.Kind == Created && change.Queue.Exclusive:
-		if len(f.exclusive) < maxCreated { // refreshes remove the others
+		if len(f.exclusive) < maxCreated { // refreshes remove the remaining ones
 			f.exclusive[queue] = true
 		}
 		return true

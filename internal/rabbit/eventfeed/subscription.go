@@ -75,8 +75,8 @@ func Subscribe(connection *amqpconn.Conn, vhostName string) (*Subscription, erro
 	return s, err
 }
 
-// Next waits for an event, and returns it with all others that have arrived, up to batchLimit. It acknowledges events before the caller
-// handles them: if the process ends, its subscription ends, too. It returns ErrEnded, or the error of the context.
+// Next waits for an event, and returns it with all other events that have arrived, up to batchLimit. It acknowledges events before the
+// caller handles them: if the process ends, its subscription ends, too. It returns ErrEnded, or the error of the context.
 func (s *Subscription) Next(ctx context.Context) (Batch, error) {
 	batch := Batch{}
 	var last amqp.Delivery

@@ -39,8 +39,8 @@ type Counter struct {
 // heldPause is longer than the five seconds after which the broker counts unacknowledged messages again.
 const heldPause = 6 * time.Second
 
-// Count counts the messages of a queue on the cluster with this key; false if there is no such queue. If others consume the
-// queue, it waits until the broker has counted the messages that they hold.
+// Count counts the messages of a queue on the cluster with this key; false if there is no such queue. If other clients consume the queue,
+// it waits until the broker has counted the messages that they hold.
 func (c Counter) Count(ctx context.Context, cluster, queue string) (counted Backlog, exists bool, err error) {
 	declared, exists, err := c.Channels.DeclaredQueue(ctx, cluster, queue)
 	for range zeroCounts {

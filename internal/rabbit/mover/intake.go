@@ -257,8 +257,8 @@ func (in *intake) keep(message *amqp.Delivery) {
 	in.current().hold(message)
 }
 
-// flush acknowledges the confirmed messages. idle reports that no message has arrived for a while. The queue then has no more
-// messages, and the current channel need not be the last.
+// flush acknowledges the confirmed messages. idle reports whether no message has arrived for a while. The queue then has no more messages,
+// and the current channel need not be the last.
 func (in *intake) flush(idle bool) error {
 	if current := in.current(); idle && !current.cancelled {
 		current.last = false

@@ -77,7 +77,7 @@ func (r *Recreator) swap(ctx context.Context, rec Recreation, deleteSent func(co
 	if err != nil {
 		return swapped, whyNotSwapped(done, drainer.moved, err)
 	}
-	return swapped, r.awaitName(ctx, rec) // the messages of the tiers come to the new queue, too
+	return swapped, r.awaitName(ctx, rec) // the messages of the tiers also arrive in the new queue
 }
 
 // mayDrain reports whether messages may be moved out of the queue while the fence is closed. Otherwise a message ends the swap.

@@ -52,7 +52,7 @@ type batch struct {
 var (
 	// errOutdated: the callers must be asked again.
 	errOutdated = errors.New("outdated")
-	// errReleased: one group is not empty, so the others wait for another batch.
+	// errReleased: one group is not empty, so the other groups wait for another batch.
 	errReleased = errors.New("released")
 	// errCallEnded: the context of one of the groups ended.
 	errCallEnded = errors.New("a call has ended")

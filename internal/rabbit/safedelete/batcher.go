@@ -74,7 +74,6 @@ func (b *batcher) withdraw(g *group) bool {
 	return true
 }
 
-// count returns the number of waiting groups.
 func (b *batcher) count() int {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -57,8 +57,8 @@ const (
 // A queue that is not proven empty is retained: the error wraps ErrNotEmpty if the queue holds messages or has consumers, and ErrUnproven
 // if Warren cannot determine it. DeleteEmpty writes policies, for which the user needs the tag policymaker (ErrAccessRefused). The call
 // never deletes messages that the broker has confirmed to other clients, even if ctx ends. It takes its fences down. If the broker is
-// unreachable, a later refresh does so. If a queue gets a message or a consumer after others of its group are deleted, the call declares
-// the deleted queues again, with their bindings.
+// unreachable, a later refresh does so. If a queue gets a message or a consumer after other queues of its group were deleted, the call
+// declares the deleted queues again, with their bindings.
 //
 // RabbitMQ cannot delete a quorum queue on condition that it is empty. Behind a fence, a queue takes a message only if it has no ready and
 // no pending message. If the queue takes a sentinel, which is a message of Warren, the queue is empty (see proveAll). The sentinels then

@@ -204,7 +204,6 @@ func (p preflight) queueInfos(ctx context.Context) (map[string]*management.Queue
 	return infos, nil
 }
 
-// countQueues returns the number of queues of the vhost in the snapshot.
 func (d *Deleter) countQueues() (count int) {
 	d.observer.View(func(known *snapshot.Snapshot) { count = len(known.Queues) })
 	return count

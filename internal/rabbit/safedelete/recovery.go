@@ -65,7 +65,6 @@ func (d *Deleter) ClearLeftovers(read time.Time) {
 	})
 }
 
-// isShown reports whether the snapshot has a fence.
 func (d *Deleter) isShown(name string) (shown bool) {
 	d.observer.View(func(known *snapshot.Snapshot) {
 		shown = slices.ContainsFunc(known.Fences, func(policy vhost.Policy) bool { return policy.Name == name })

@@ -144,7 +144,6 @@ func (s *Snapshot) keepPatterns(old *Snapshot) {
 // BindingsTo lists the bindings of a queue.
 func (s *Snapshot) BindingsTo(queue string) []vhost.Binding { return slices.Clip(s.bindingsTo[queue]) }
 
-// observe returns the selected objects.
 func (s *Snapshot) observe(names vhost.Selection) vhost.Observed {
 	observed := vhost.Observed{
 		Exchanges:    make(map[string]vhost.Exchange, len(names.Exchanges)),

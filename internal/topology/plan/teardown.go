@@ -121,9 +121,9 @@ func (t *Teardown) addExchanges(exchanges []v1alpha1.TopologyEntry, observed vho
 	}
 }
 
-// HalfDeleted returns the delay tiers, with their bindings, that an interrupted deletion of the work queues has deleted. They were
-// in sync with desired, and are missing although the main queue exists. owned are the objects that the ConsumerQueue owned. The
-// result is empty if the main queue is missing too, because it is deleted last, and if the main queue belongs to others.
+// HalfDeleted returns the delay tiers, with their bindings, that an interrupted deletion of the work queues has deleted. They were in sync
+// with desired, and are missing although the main queue exists. owned are the objects that the ConsumerQueue owned. The result is empty if
+// the main queue is also missing, because it is deleted last, and if the main queue belongs to another client.
 func HalfDeleted(desired topology.Topology, owned topology.Inventory, observed vhost.Observed) topology.Topology {
 	missing := topology.Topology{}
 	for _, queue := range desired.Queues {
