@@ -35,14 +35,14 @@ func tooCostly(checked *cel.Ast) error {
 	tree := checked.NativeRep()
 	ast.PostOrderVisit(tree.Expr(), ast.NewExprVisitor(func(expression ast.Expr) {
 		if found == nil {
-			found = tooCostlyAlone(tree, expression)
+			found = tooCostlyNode(tree, expression)
 		}
 	}))
 	return found
 }
 
-// tooCostlyAlone is tooCostly for one node of an expression, without its children.
-func tooCostlyAlone(tree *ast.AST, expression ast.Expr) error {
+// tooCostlyNode is tooCostly for one node of an expression, without its children.
+func tooCostlyNode(tree *ast.AST, expression ast.Expr) error {
 	switch expression.Kind() {
 	case ast.CallKind:
 		call := expression.AsCall()

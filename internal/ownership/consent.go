@@ -42,8 +42,10 @@ func (c Candidate) tenure(id vhost.ID) tenure {
 	return having
 }
 
-// hasForSure reports whether a candidate certainly had an object in sync at this location.
-func (c Candidate) hasForSure(id vhost.ID) bool { return c.doubt == certain && c.tenure(id) >= having }
+// certainlyHas reports whether a candidate certainly had an object in sync at this location.
+func (c Candidate) certainlyHas(id vhost.ID) bool {
+	return c.doubt == certain && c.tenure(id) >= having
+}
 
 // holderOf returns the candidate with the best right to an object: the highest tenure, then the least doubt, then the oldest, then
 // the first by name.
@@ -63,7 +65,7 @@ func consenting(id vhost.ID, all []Candidate, holder, to string) bool {
 
 // lacksConsent reports whether a candidate lacks the consent to start sharing an object with its peers.
 func (c Candidate) lacksConsent(id vhost.ID, peers []Candidate) bool {
-	if c.hasForSure(id) {
+	if c.certainlyHas(id) {
 		return false
 	}
 	all := append(slices.Clip(peers), c)
@@ -75,7 +77,7 @@ func (c Candidate) lacksConsent(id vhost.ID, peers []Candidate) bool {
 func (v View) findMissingConsent(ctx context.Context, own Candidate, live client.Reader) (*Conflict, error) {
 	fields := own.Desired.Shareable()
 	for _, id := range slices.SortedFunc(maps.Keys(fields), vhost.ID.Compare) {
-		if own.hasForSure(id) || !v.isAcrossNamespaces(id) {
+		if own.certainlyHas(id) || !v.isAcrossNamespaces(id) {
 			continue
 		}
 		peers := slices.Collect(v.holders(id))

@@ -63,7 +63,7 @@ func (p Peer) displayName() string {
 func (p Peer) holds(entry v1alpha1.TopologyEntry) bool {
 	id := topology.IDOf(entry)
 	if p.foreign && !p.mayShare(id) {
-		return p.tenure(id) >= having && (p.doubt == certain || !p.view.own().hasForSure(id))
+		return p.tenure(id) >= having && (p.doubt == certain || !p.view.own().certainlyHas(id))
 	}
 	owns := slices.ContainsFunc(p.Owned, func(owned v1alpha1.TopologyEntry) bool { return topology.IDOf(owned) == id })
 	return owns || (!p.terminating && entry.LastSyncedHash != "" && entry.LastSyncedHash == p.Desired.HashOf(id))

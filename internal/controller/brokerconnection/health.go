@@ -35,8 +35,8 @@ func summarizeHealth(
 		return &connecting, conditions.Reconciling, 0
 	}
 	reason, progress := reasonOf(health.Err)
-	mayPass := progress == conditions.Reconciling || !health.SyncedAt.IsZero() && reason != v1alpha1.ReasonClusterMismatch
-	if wasReady && mayPass { // refused new credentials are reported immediately
+	mayBeTemporary := progress == conditions.Reconciling || !health.SyncedAt.IsZero() && reason != v1alpha1.ReasonClusterMismatch
+	if wasReady && mayBeTemporary { // refused new credentials are reported immediately
 		interval, err := bc.Spec.ResyncInterval.Parse()
 		if left := health.FailingSince.Add(retrybudget.FailingIntervals * interval).Sub(now); err == nil && left > 0 {
 			return nil, conditions.ProgressNone, left

@@ -18,9 +18,9 @@ const listedAgain = 30 * time.Second
 // failedAgain is the minimum time between a failed list and the next one.
 const failedAgain = 5 * time.Second
 
-// listPatience is how long a caller waits for lists of match queues. Callers also stop waiting for a list this long after it began. The
+// listWait is how long a caller waits for lists of match queues. Callers also stop waiting for a list this long after it began. The
 // list continues, and a later call uses its result. So a management API that does not answer delays each worker only once.
-const listPatience = time.Second
+const listWait = time.Second
 
 // PlaceChecker checks which other connections lead to the same vhost as one connection. It records the match queues of all connections
 // that the management API shows in the vhost.
@@ -86,7 +86,7 @@ type otherConnection struct {
 // has reports whether the match queue of another connection is listed. If that connection has reconnected since the last list,
 // the last list counts for some time.
 func (c *PlaceChecker) has(ctx context.Context, cluster vhost.Cluster, other health.Health) (bool, error) {
-	ctx, cancel := context.WithTimeout(ctx, listPatience)
+	ctx, cancel := context.WithTimeout(ctx, listWait)
 	defer cancel()
 	for {
 		has, pending, err := c.answer(cluster, other)
@@ -100,7 +100,7 @@ func (c *PlaceChecker) has(ctx context.Context, cluster vhost.Cluster, other hea
 }
 
 func (l *list) await(ctx context.Context) error {
-	ctx, cancel := context.WithDeadline(ctx, l.began.Add(listPatience))
+	ctx, cancel := context.WithDeadline(ctx, l.began.Add(listWait))
 	defer cancel()
 	select {
 	case <-l.done:

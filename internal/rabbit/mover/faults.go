@@ -62,7 +62,7 @@ func (p *pass) outletClosed() error {
 	p.outlet = outlet
 	switch {
 	case reason.Code == amqp.NotFound && p.Destination != "":
-		p.putOff(DestinationMissing, reason.Reason, under...)
+		p.postpone(DestinationMissing, reason.Reason, under...)
 	case len(under) == 1:
 		p.giveUp(under[0], FailureRefused, p.refusal(reason))
 	default:
@@ -204,8 +204,8 @@ func (p *pass) whyClosed(err error) error {
 // refusedByQueue is the text of a failure. RabbitMQ does not report which queue has refused a message.
 const refusedByQueue = "a queue that the exchange leads to is full or not available; its other queues may have received the message"
 
-// putOff requeues refused messages and pauses publishing. Each pause is twice as long as the one before, up to lastPause.
-func (p *pass) putOff(state State, detail string, refused ...*item) {
+// postpone requeues refused messages and pauses publishing. Each pause is twice as long as the one before, up to lastPause.
+func (p *pass) postpone(state State, detail string, refused ...*item) {
 	p.requeue(refused)
 	p.setState(state, detail)
 	if p.notBefore.IsZero() {

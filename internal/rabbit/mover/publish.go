@@ -65,9 +65,10 @@ func (p *pass) answered(number uint64) error {
 	case moved.returned != "" && p.Destination == "":
 		p.giveUp(moved, FailureUnroutable, moved.returned)
 	case moved.returned != "":
-		p.putOff(DestinationMissing, fmt.Sprintf("queue %q does not exist", p.Destination), moved)
+		p.postpone(DestinationMissing, fmt.Sprintf("queue %q does not exist", p.Destination), moved)
 	case !moved.isAccepted() && p.Destination != "" && !moved.byExchange:
-		p.putOff(DestinationFull, fmt.Sprintf("the broker does not accept messages for queue %q: the queue is full", p.Destination), moved)
+		full := fmt.Sprintf("the broker does not accept messages for queue %q: the queue is full", p.Destination)
+		p.postpone(DestinationFull, full, moved)
 	case !moved.isAccepted(): // a retry would duplicate the copy in the other queues behind the exchange
 		p.giveUp(moved, FailureRefused, refusedByQueue)
 	default:

@@ -221,7 +221,7 @@ func (r *Recreator) checkDeadLetters(ctx context.Context, rec Recreation, info *
 		if !byName || r.isAtLeastOnce(source.Queue, policies) {
 			continue
 		}
-		now, err := r.countSurely(ctx, source.Queue)
+		now, err := r.countReliably(ctx, source.Queue)
 		if err != nil {
 			return err
 		}
@@ -233,7 +233,7 @@ func (r *Recreator) checkDeadLetters(ctx context.Context, rec Recreation, info *
 	if info == nil {
 		return nil
 	}
-	now, err := r.countSurely(ctx, name)
+	now, err := r.countReliably(ctx, name)
 	if err != nil || now.Ready == 0 {
 		return err
 	}

@@ -79,12 +79,12 @@ func (r *Recreator) divertAll(
 			return found, err
 		}
 	}
-	return found, comeBack(rec, bindings)
+	return found, whyNotUnbound(rec, bindings)
 }
 
-// comeBack returns why bindings could not be removed. RabbitMQ distinguishes bindings by the types of their arguments (3.10, 4.0, 4.3), but
-// the management API does not show the types. Warren therefore unbinds and binds with 64-bit integers.
-func comeBack(rec Recreation, bindings []vhost.Binding) error {
+// whyNotUnbound returns why bindings could not be removed. RabbitMQ distinguishes bindings by the types of their arguments (3.10, 4.0,
+// 4.3), but the management API does not show the types. Warren therefore unbinds and binds with 64-bit integers.
+func whyNotUnbound(rec Recreation, bindings []vhost.Binding) error {
 	for _, binding := range bindings {
 		for key, value := range binding.Arguments {
 			if _, isInteger := value.(int64); isInteger {

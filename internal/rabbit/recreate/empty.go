@@ -23,7 +23,7 @@ const (
 // several times a second. If the queue is recreated without a hold, Empty fails with ErrNotEmpty and moves no message. It also moves none
 // if the queue could lose messages during the move, because messages may have arrived after Check saw none.
 func (r *Recreator) Empty(ctx context.Context, rec Recreation, report func(Progress)) (progress Progress, err error) {
-	count := r.countSurely
+	count := r.countReliably
 	if rec.Emptied { // the fence shows whether the queue is empty
 		count = r.count
 	}

@@ -121,7 +121,7 @@ func (r *Recreator) giveBackAll(ctx context.Context, rec Recreation, report func
 		return progress, err
 	}
 	progress, stuck := r.moveBoth(ctx, rec, progress, nearlyEmpty, report)
-	if mayPass(stuck) {
+	if mayBeTemporary(stuck) {
 		return progress, stuck
 	}
 	if err := rebind(ctx, rec); err != nil {
@@ -164,23 +164,23 @@ func (r *Recreator) giveBackRest(ctx context.Context, rec Recreation, progress P
 func (r *Recreator) moveBoth(
 	ctx context.Context, rec Recreation, before Progress, endBelow int, report func(Progress),
 ) (Progress, error) {
-	count := r.countSurely // a queue that looks empty would lose its place in the order
-	if endBelow == 0 {     // the deletion shows whether the queues are empty
+	count := r.countReliably // a queue that looks empty would lose its place in the order
+	if endBelow == 0 {       // the deletion shows whether the queues are empty
 		count = r.count
 	}
 	progress, stuck := r.moveBack(ctx, rec, rec.Backlog(), before, 0, count, report)
-	if mayPass(stuck) {
+	if mayBeTemporary(stuck) {
 		return progress, stuck
 	}
 	progress, err := r.moveBack(ctx, rec, rec.Hold(), progress, endBelow, count, report)
-	if mayPass(err) {
+	if mayBeTemporary(err) {
 		return progress, err
 	}
 	return progress, cmp.Or(stuck, err)
 }
 
-// mayPass reports whether an error may be temporary, such as the loss of a connection.
-func mayPass(err error) bool { return err != nil && ReasonOf(err) == "" }
+// mayBeTemporary reports whether an error may be temporary, such as the loss of a connection.
+func mayBeTemporary(err error) bool { return err != nil && ReasonOf(err) == "" }
 
 // counter returns the counts of a queue.
 type counter func(ctx context.Context, queue string) (QueueSeen, error)
@@ -232,7 +232,7 @@ func dropsBeyond(queue string, limit int64, unit string) error {
 }
 
 // rebind binds the queue before it unbinds the hold. It skips a binding that the queue seems to have, because Divert may have failed to
-// remove it; see comeBack.
+// remove it; see whyNotUnbound.
 func (r *Recreator) rebind(ctx context.Context, rec Recreation) error {
 	bindings, err := r.bindingsOf(ctx, rec, rec.Hold())
 	if err != nil {

@@ -32,7 +32,7 @@ func (r *Recreator) Inspect(ctx context.Context, rec Recreation) (seen Seen, err
 		return Seen{}, err
 	}
 	seen.IsNew = seen.Queue.Exists && r.isNew(seen.Queue.Arguments, rec)
-	counted, err := r.countSurely(ctx, rec.Queue.Name)
+	counted, err := r.countReliably(ctx, rec.Queue.Name)
 	if err != nil {
 		return Seen{}, err
 	}
@@ -92,8 +92,8 @@ const (
 	stalledPause  = 300 * time.Millisecond
 )
 
-// countSurely is count, but repeats a count of zero, which may be the answer of a queue that is too busy to count.
-func (r *Recreator) countSurely(ctx context.Context, queue string) (now QueueSeen, err error) {
+// countReliably is count, but repeats a count of zero, which may be the answer of a queue that is too busy to count.
+func (r *Recreator) countReliably(ctx context.Context, queue string) (now QueueSeen, err error) {
 	for range stalledCounts {
 		asked := time.Now()
 		now, err = r.count(ctx, queue)

@@ -9,9 +9,9 @@ import (
 	"github.com/warren-mq/warren/internal/vhost"
 )
 
-// workOutPolicies determines the policies that apply to a queue. It asks the broker only if Warren cannot evaluate a pattern, because up to
-// 4.0 the broker reports changes seconds late, and may still report a fence that was lifted.
-func (p preflight) workOutPolicies(ctx context.Context, queue string, now *queueStats, policies []vhost.Policy) error {
+// determinePolicies determines the policies that apply to a queue. It asks the broker only if Warren cannot evaluate a pattern, because up
+// to 4.0 the broker reports changes seconds late, and may still report a fence that was lifted.
+func (p preflight) determinePolicies(ctx context.Context, queue string, now *queueStats, policies []vhost.Policy) error {
 	user, unclear := holdingPolicy(queue, policies, false)
 	operator, unclearOperator := holdingPolicy(queue, policies, true)
 	now.user, now.operator = user.Definition, operator.Definition

@@ -220,7 +220,7 @@ func (p preflight) checkGroup(
 		}
 		now := &queueStats{QueueInfo: *info}
 		p.stats[queue] = now
-		if err := p.workOutPolicies(ctx, queue, now, policies); err != nil {
+		if err := p.determinePolicies(ctx, queue, now, policies); err != nil {
 			return err
 		}
 		if err := now.checkEligible(p.deleter.errs, queue); err != nil {

@@ -154,8 +154,8 @@ func (r *register) untrackFence(name string, lifted bool) {
 const stuck = time.Minute
 
 // awaitLifted waits while too many fences could not be taken down. A broker that was too busy to remove a policy in time becomes busier
-// with each further policy, until it writes and removes none in time. The wait has a limit, because a fence may stay up permanently if a
-// permission is missing.
+// with each additional policy, until it can neither write nor remove a policy in time. The wait has a limit, because a fence may stay up
+// permanently if a permission is missing.
 func (r *register) awaitLifted() {
 	limit, check := time.NewTimer(stuck), time.NewTicker(time.Second)
 	defer limit.Stop()

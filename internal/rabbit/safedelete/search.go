@@ -315,8 +315,8 @@ func (s *search) losesDeliveries(queue string) (loses bool) {
 	return loses
 }
 
-// putAllBack returns the held messages. It waits until the queue has processed them and every acknowledgement before, because
-// RabbitMQ may drop frames that are sent right before a channel is closed. It returns the counts of the queue afterwards.
+// putAllBack returns the held messages. It waits until the queue has processed them and every earlier acknowledgement, because RabbitMQ may
+// drop frames that are sent right before a channel is closed. It returns the counts of the queue afterwards.
 func (s *search) putAllBack(
 	ctx context.Context, channel *amqp.Channel, queue string, held []amqp.Delivery,
 ) (now amqp.Queue, exists bool, err error) {
