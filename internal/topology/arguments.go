@@ -36,7 +36,7 @@ type Argument struct {
 	Since vhost.Version
 	// Compared is the first RabbitMQ that compares the argument when a queue is declared again. Warren always compares it.
 	Compared vhost.Version
-	// PolicyKey is the key of a policy with the same meaning; empty if there is none. Combine is which of the two wins.
+	// PolicyKey is the key of a policy with the same meaning; empty if there is none. Combine names which of the two wins.
 	PolicyKey string
 	Combine   Combine
 

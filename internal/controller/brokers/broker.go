@@ -74,7 +74,7 @@ type Changer interface {
 	DeleteEmpty(ctx context.Context, cluster string, queues []string, stillDeletable func(context.Context) error) error
 	// LastDeletion returns when DeleteEmpty last deleted queues; zero if it never did.
 	LastDeletion() time.Time
-	// Fences returns the names of the policies of this owner that keep queues from taking messages.
+	// Fences returns the names of the policies of this owner that may make queues refuse messages.
 	Fences() []string
 }
 

@@ -15,11 +15,11 @@ import (
 	"github.com/warren-mq/warren/internal/vhost"
 )
 
-// The cache indexes ConsumerQueues by these names.
+// The indexes of ConsumerQueues in the cache.
 const (
-	// IndexConnection is the effective name of the BrokerConnection.
+	// IndexConnection indexes by the effective name of the BrokerConnection.
 	IndexConnection = "connection"
-	// IndexBrokerObject is the bucket of each broker object that the ConsumerQueue wants or owns.
+	// IndexBrokerObject indexes by the buckets of the broker objects that the ConsumerQueue wants or owns.
 	IndexBrokerObject = "brokerObject"
 )
 

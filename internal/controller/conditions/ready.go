@@ -20,8 +20,8 @@ func Ready(conditions []metav1.Condition) metav1.Condition {
 	return metav1.Condition{Status: metav1.ConditionUnknown, Reason: v1alpha1.ReasonPending}
 }
 
-// WhyNotReady describes why a BrokerConnection cannot be used. It leaves out the network error, which changes with each attempt:
-// each attempt would write the status of each ConsumerQueue. The status of the BrokerConnection has the error.
+// WhyNotReady describes why a BrokerConnection cannot be used. It leaves out the network error, which changes with each attempt. With the
+// error, each attempt would write the status of each ConsumerQueue. The status of the BrokerConnection has the error.
 func WhyNotReady(name string, ready metav1.Condition) string {
 	if ready.Reason == v1alpha1.ReasonBrokerUnreachable {
 		return fmt.Sprintf("BrokerConnection %q cannot reach its broker. See the status of the BrokerConnection", name)

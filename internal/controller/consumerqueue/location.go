@@ -36,8 +36,8 @@ func (r *Reconciler) locationOf(ctx context.Context, cq *v1alpha1.ConsumerQueue)
 	return leads
 }
 
-// view returns the peers of a ConsumerQueue: the ConsumerQueues that name its objects, through any connection. It may ask the management
-// API of this ConsumerQueue's connection where connections of other namespaces lead.
+// view returns the peers of a ConsumerQueue: the ConsumerQueues that name its objects, through any connection. To find out where
+// connections of other namespaces lead, it may ask the management API of this ConsumerQueue's connection.
 func (r *Reconciler) view(
 	ctx context.Context, cq *v1alpha1.ConsumerQueue, own *brokers.Broker, here ownership.Location, version vhost.Version,
 ) (ownership.View, error) {

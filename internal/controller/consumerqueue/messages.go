@@ -43,7 +43,7 @@ func (s *scope) updateMessages(bc *v1alpha1.BrokerConnection) {
 // countedMessages returns the messages of a status at the last count; nil if messages are never counted or no queue exists. known is
 // false before the first count and at another location.
 //
-// If a queue did not answer, the counts stay as they were. Only Stuck may grow: a dead-letter queue without a quorum does not answer,
+// If a queue did not answer, the counts do not change. Only Stuck may grow, because a dead-letter queue without a quorum does not answer,
 // and dead letters for it get stuck.
 func countedMessages(status *v1alpha1.ConsumerQueueStatus, broker *brokers.Broker) (counted *v1alpha1.MessageCounts, known bool) {
 	messages := broker.Messages(queueNames(status.Topology))

@@ -85,7 +85,8 @@ func (r *Reconciler) EmitMetrics(emit metrics.Emit) {
 	r.emitMissingConnections(emit, list.Items)
 }
 
-// emitAdvisories emits how many advisories of each code a ConsumerQueue has. While it is suspended, its advisories are old.
+// emitAdvisories emits how many advisories of each code a ConsumerQueue has. While the ConsumerQueue is suspended, its advisories are
+// outdated.
 func emitAdvisories(emit metrics.Emit, cq *v1alpha1.ConsumerQueue) {
 	if meta.IsStatusConditionTrue(cq.Status.Conditions, v1alpha1.ConditionSuspended) {
 		return

@@ -83,7 +83,7 @@ func (r *Reconciler) enqueueDeadLetterPeer(q requests, of client.ObjectKey, befo
 	}
 }
 
-// formerManager is for how long a new leader expects writes of the manager that led before. That manager stops after it failed to
+// formerManager is how long a new leader expects writes of the manager that led before. That manager stops after it failed to
 // renew its lease for 10 s, and its last requests end soon after.
 const formerManager = time.Minute
 

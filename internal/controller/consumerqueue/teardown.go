@@ -320,7 +320,7 @@ func whyRetained(step plan.Teardown, queue string) string {
 	return "Warren did not declare it"
 }
 
-// deletedListingLag is for how long another node of the broker may still list a deleted queue.
+// deletedListingLag is how long another node of the broker may still list a deleted queue.
 const deletedListingLag = 5 * time.Second
 
 // checkRedeclared returns an error if a deleted queue exists again. Another client has declared it, and might do so after each deletion.

@@ -5,7 +5,7 @@ import (
 	"github.com/warren-mq/warren/internal/rabbit/mover"
 )
 
-// messageCounts adds the messages of a task to a counter, by result. counted is how many of them the counter already includes.
+// messageCounts adds the messages of a task to a counter, by result. counted is how many messages the counter already includes.
 type messageCounts struct {
 	counter *metrics.Counter
 	labels  []string

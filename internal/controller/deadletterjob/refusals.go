@@ -32,8 +32,8 @@ func AddIndexes(ctx context.Context, indexer client.FieldIndexer) error {
 	return errors.Join(ofRedrives, ofPurges)
 }
 
-// Refusal returns why the broker refuses a Redrive or Purge of a ConsumerQueue that has not ended; empty if it refuses none. It
-// reads the statuses of the jobs, so a restart loses nothing. A refusal ends when the job continues or is deleted.
+// Refusal returns why the broker refuses an unfinished Redrive or Purge of a ConsumerQueue; empty if it refuses none. It reads the statuses
+// of the jobs, so a restart loses nothing. A refusal ends when the job continues or is deleted.
 func Refusal(ctx context.Context, reader client.Reader, cq client.ObjectKey) (string, error) {
 	jobs, err := listJobs(ctx, reader, client.InNamespace(cq.Namespace), client.MatchingFields{IndexConsumerQueue: cq.Name})
 	if err != nil {

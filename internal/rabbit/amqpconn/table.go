@@ -67,7 +67,8 @@ const (
 	// valueMemory is the memory of a value: its place in an array, which can have twice as many places as elements, and the struct of a
 	// string or the number.
 	valueMemory = 56
-	// deepest is how deeply the AMQP library decodes nested tables and arrays. It ends the connection if the headers are deeper.
+	// deepest is how deeply the AMQP library decodes nested tables and arrays. The library ends the connection if the headers are nested
+	// deeper.
 	deepest = 32
 )
 

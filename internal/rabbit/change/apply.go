@@ -41,7 +41,7 @@ func (c *Changer) Apply(ctx context.Context, changes topology.Topology) error {
 	return c.Declare(ctx, "", changes)
 }
 
-// Declare is Apply on the cluster with this key; any if empty. It fails with ErrOtherCluster on another one.
+// Declare is Apply on the cluster with this key, or on any cluster if the key is empty. On another cluster, it fails with ErrOtherCluster.
 func (c *Changer) Declare(ctx context.Context, cluster string, wanted topology.Topology) error {
 	var operations []operation
 	for _, exchange := range wanted.Exchanges {

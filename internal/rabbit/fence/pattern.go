@@ -171,7 +171,7 @@ func QueuesOf(pattern string) []string {
 	return queues
 }
 
-// alternatives reads (?:text|text) and returns what follows; false if the pattern does not begin so.
+// alternatives reads (?:text|text) and returns the rest; false if the pattern does not begin with that form.
 func alternatives(pattern string) (texts []string, rest string, ok bool) {
 	rest, begins := strings.CutPrefix(pattern, "(?:")
 	for begins {

@@ -32,7 +32,7 @@ type count struct {
 	asOf time.Time
 	// messages has the counts of the queues that hold messages.
 	messages map[string]management.MessageCount
-	// stuck maps each queue to the dead letters that waited to be routed at this count and at the count before.
+	// stuck maps each queue to the number of dead letters that waited to be routed at this count and at the previous one.
 	stuck map[string]int64
 	// uncounted are queues that did not answer.
 	uncounted map[string]bool

@@ -22,7 +22,7 @@ type Settings struct {
 	VHost, Username, Owner string
 	// Broker distinguishes two brokers by their endpoints, and by the settings that decide which certificates are valid.
 	Broker string
-	// For ResyncInterval, MessageCountsInterval and KnownOwners see rabbit.Config.
+	// See rabbit.Config for ResyncInterval, MessageCountsInterval and KnownOwners.
 	ResyncInterval        time.Duration
 	MessageCountsInterval time.Duration
 	KnownOwners           func() func(owner string) bool

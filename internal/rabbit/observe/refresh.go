@@ -254,8 +254,8 @@ func (r *refresher) probed(info *management.BrokerInfo) {
 	})
 }
 
-// read reads the vhost. It verifies that the probed cluster answered, to which AMQP leads, because objects of another cluster must not
-// enter the snapshot.
+// read reads the vhost. It verifies that the answer comes from the probed cluster, to which AMQP leads, because objects of another cluster
+// must not enter the snapshot.
 func (r *refresher) read(ctx context.Context, etag string) (*snapshot.Snapshot, string, error) {
 	shared := r.observationKey().isShared()
 	fresh, etag, err := r.readVHost(ctx, etag)

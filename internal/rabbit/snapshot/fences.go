@@ -34,7 +34,7 @@ func left(fences []vhost.Policy, underWay map[string]bool) []vhost.Policy {
 	return slices.DeleteFunc(slices.Clone(fences), func(policy vhost.Policy) bool { return underWay[policy.Name] })
 }
 
-// observedFences adds to each fence the time that its name contains, and whether it refuses messages.
+// observedFences returns fences with the time that their names contain, and whether they refuse messages.
 func observedFences(policies []vhost.Policy) []vhost.Fence {
 	if len(policies) == 0 {
 		return nil

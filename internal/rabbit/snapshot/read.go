@@ -132,7 +132,7 @@ func (r *snapshotReader) addQueue(item management.QueueItem) int64 {
 	return sizeOfQueue + int64(len(item.Name)) + r.words.share(queue.Arguments)
 }
 
-// addExchange leaves out the exchanges amq.*, which are in the snapshot already: listings contain all of them, definitions none.
+// addExchange leaves out the exchanges amq.*, which are already in the snapshot. Listings contain all of them, and definitions none.
 func (r *snapshotReader) addExchange(item management.ExchangeItem) int64 {
 	if _, known := r.builtin[item.Name]; known || item.Name == "" {
 		return 0

@@ -93,8 +93,8 @@ func withArguments(arguments vhost.Arguments) string {
 	return " and arguments " + arguments.JSON()
 }
 
-// fewBindings is the number of bindings up to which Diff searches for each one. A queue that thousands of ConsumerQueues share
-// has thousands of bindings, and this topology has few of them. Searching is then cheaper than building an index.
+// fewBindings is the maximum number of desired bindings for which Diff searches each one. A queue that thousands of ConsumerQueues share
+// has thousands of bindings, and this topology has few of them. A search is then cheaper than building an index.
 const fewBindings = 16
 
 // bindingLookup returns a function that reports whether a binding of the topology is observed.
