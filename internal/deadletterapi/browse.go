@@ -26,7 +26,7 @@ import (
 const (
 	// browseTime is the limit of a browse that is not part of an export.
 	browseTime = 30 * time.Second
-	// turnTime is how long a browse waits for other users of the queue, and exportTurnTime how long each browse of an export waits.
+	// turnTime is how long a browse waits for other users of the queue. exportTurnTime is how long each browse of an export waits.
 	turnTime, exportTurnTime = 5 * time.Second, time.Minute
 	// retrySoon and retryLater are the seconds after which a client may retry. retryLater is for errors that end only when something
 	// changes.

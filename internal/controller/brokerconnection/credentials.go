@@ -31,8 +31,8 @@ type invalidConfig struct {
 
 func (u *invalidConfig) Error() string { return u.message }
 
-// progress returns Reconciling while a Secret or a RabbitmqCluster is missing, because another controller may create it soon. It
-// returns Stalled if only the user can help, so that GitOps tools fail immediately instead of at their timeout.
+// progress returns Reconciling while a Secret or a RabbitmqCluster is missing, because another controller may create it soon. It returns
+// Stalled if only a user can fix the configuration, so that GitOps tools fail immediately instead of at their timeout.
 func (u *invalidConfig) progress() conditions.Progress {
 	switch u.reason {
 	case v1alpha1.ReasonSecretInvalid, v1alpha1.ReasonInvalidSpec, v1alpha1.ReasonTooManyConnections:

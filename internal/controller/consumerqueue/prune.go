@@ -122,8 +122,8 @@ var (
 	}
 )
 
-// blockerWhileChecking returns the Blocker of a queue that is being checked: notEmpty if the status reports that, so that a restart
-// does not change the status, and checking otherwise.
+// blockerWhileChecking returns the Blocker of a queue that is being checked. It returns notEmpty if the status reports that, so that a
+// restart does not change the status, and checking otherwise.
 func (v *vhostScope) blockerWhileChecking(entry v1alpha1.TopologyEntry) plan.Blocker {
 	known := slices.ContainsFunc(v.cq.Status.Advisories, func(advisory v1alpha1.Advisory) bool {
 		return advisory.Code == v1alpha1.AdvisoryOrphaned && advisory.Name == entry.Name && advisory.Reason == notEmpty.Reason

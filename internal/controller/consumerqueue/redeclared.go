@@ -10,9 +10,8 @@ import (
 	"github.com/warren-mq/warren/internal/vhost"
 )
 
-// An object that other clients delete maxRedeclared times within redeclaredWithin is declared once per redeclareAgain, until no client
-// has deleted it for redeclaredWithin. Under load, RabbitMQ can leave a quorum queue partly created, so each further declaration is a
-// risk.
+// An object that other clients delete maxRedeclared times within redeclaredWithin is declared once per redeclareAgain, until no client has
+// deleted it for redeclaredWithin. Under load, RabbitMQ can leave a quorum queue partly created, so each additional declaration is a risk.
 const (
 	maxRedeclared    = 3
 	redeclaredWithin = 10 * time.Minute

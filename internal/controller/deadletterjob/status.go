@@ -48,8 +48,8 @@ func recordDone(status *v1alpha1.JobStatus, task Task) *int64 {
 	return new(int64(task.Progress.Certain()))
 }
 
-// ended returns the outcome of a job whose task ended by itself. The reason is Incomplete if the task did not see all messages
-// that were ready when the job began, or if other consumers may hold such messages: newer messages may have been examined instead.
+// ended returns the outcome of a job whose task ended by itself. The reason is Incomplete if the task did not see all messages that were
+// ready when the job began, or if other consumers may hold such messages. Newer messages may have been examined instead.
 func ended(reason string, status *v1alpha1.JobStatus, consumers int, summary string) *Blocker {
 	unseen := ptr.Deref(status.Total, 0) - ptr.Deref(status.Examined, 0)
 	switch {
@@ -101,8 +101,8 @@ const (
 	lateInterval  = 30 * time.Second
 )
 
-// untilWrite returns how long a changed status waits until it is written; a transition waits less. A Redrive of three hours needs
-// 350 writes.
+// untilWrite returns how long a changed status waits until it is written. A transition waits less. A Redrive of three hours needs 350
+// writes.
 func untilWrite(now, started, written time.Time, transition bool) time.Duration {
 	interval := lateInterval
 	if transition || now.Sub(started) < firstMinute {

@@ -24,9 +24,9 @@ func (c *Conn) NewPublisher(channel *amqp.Channel, messages int) (*Publisher, er
 	return p, channel.Confirm(false)
 }
 
-// Publish publishes messages in one write, and reports for each whether a queue took it: false if the broker refused it, or if no
-// queue exists for the routing key. Publish waits for the answer without a time limit. If the caller closes the socket, Publish
-// fails with amqp.ErrClosed.
+// Publish publishes messages in one write, and reports for each whether a queue took the message. The result is false if the broker refused
+// the message, or if no queue exists for the routing key. Publish waits for the answer without a time limit. If the caller closes the
+// socket, Publish fails with amqp.ErrClosed.
 func (p *Publisher) Publish(exchange, key string, messages ...amqp.Publishing) ([]bool, error) {
 	confirmations := make([]*amqp.DeferredConfirmation, len(messages))
 	write := func() (err error) {

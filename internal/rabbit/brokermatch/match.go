@@ -16,7 +16,7 @@ import (
 	"github.com/warren-mq/warren/internal/rabbit/timing"
 )
 
-// AMQP and the management API have two URIs, which may lead to two brokers: because of a mistake in a Secret, or because a Service was
+// AMQP and the management API have two URIs. They may lead to two brokers because of a mistake in a Secret, or because a Service was
 // switched before its Ingress. A connection that reads one broker and writes to another reports wrong states and may delete objects that it
 // never saw. Warren therefore uses an AMQP connection only after the management API has shown its exclusive queue, or the connection itself
 // if the user may not declare the queue. Only this connection can have created them.

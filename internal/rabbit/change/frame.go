@@ -34,7 +34,7 @@ func (o operation) fits(frameMax int) error {
 	}
 	overhead := frameOverhead + o.overhead()
 	arguments := tableSize(o.arguments)
-	if frameMax <= 0 || overhead+arguments <= frameMax { // zero is no limit
+	if frameMax <= 0 || overhead+arguments <= frameMax { // zero means no limit
 		return nil
 	}
 	largest := slices.MaxFunc(slices.Sorted(maps.Keys(o.arguments)), func(a, b string) int {

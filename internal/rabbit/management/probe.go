@@ -141,7 +141,7 @@ func (c *Client) Identity(ctx context.Context) (found vhost.Cluster, answer Over
 }
 
 // definitionsWork reports whether the name of a vhost is ASCII. RabbitMQ 4.0 to 4.3 puts the name into a sentence of the definitions, in
-// Latin-1, and cannot encode other names: 4.0 answers 500, 4.3 closes the connection in the middle of the answer.
+// Latin-1, and cannot encode other names. In that case, 4.0 answers 500, and 4.3 closes the connection in the middle of the answer.
 func definitionsWork(name string) bool {
 	for _, b := range []byte(name) {
 		if b >= utf8.RuneSelf {

@@ -217,7 +217,7 @@ func (r *refresher) observationKey() observationKey {
 }
 
 // probe reads the identity of the broker and the rights of the user after each (re)connect and each failure, when the tags have changed,
-// and during an upgrade of nodes: the last node may be upgraded without closing a connection of Warren. It reads the tags before each
+// and during an upgrade of nodes. The last node may be upgraded without closing a connection of Warren. It reads the tags before each
 // refresh, unless the refresh reads definitions, which proves that the user is still an administrator.
 func (r *refresher) probe(ctx context.Context) error {
 	if !r.requests.takeStale() && r.info != nil && !r.info.Upgrading {

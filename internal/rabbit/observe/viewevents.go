@@ -16,7 +16,7 @@ type effect string
 const (
 	effectNone    effect = "ignored"
 	effectOwn     effect = "own"     // the snapshot has the change, or will soon have it
-	effectApply   effect = "applied" // the change is to be made to the snapshot
+	effectApply   effect = "applied" // apply the change to the snapshot
 	effectRefresh effect = "refresh" // only a refresh shows the change
 )
 

@@ -136,7 +136,8 @@ func (l *depthLimit) settings() mover.Settings {
 // depthPause is the time between two readings of a limit.
 const depthPause = time.Second
 
-// keepReading reads the limit until the context ends or the destination may get no more messages. A reading that fails changes nothing.
+// keepReading reads the limit until the context ends or the destination may get no more messages. A failed reading does not change the
+// limit.
 func (r *Recreator) keepReading(ctx context.Context, limit *depthLimit, maxDepth func(context.Context) (int, error)) error {
 	for retry.Sleep(ctx, r.Errors, depthPause) == nil {
 		if err := limit.read(ctx, maxDepth); ReasonOf(err) != "" {

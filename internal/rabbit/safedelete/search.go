@@ -164,10 +164,9 @@ func (s *search) checkNoneArriving(ctx context.Context, queue string) error {
 	return s.errs.Fail(brokererr.ErrUnproven, "a sentinel that expired in queue %q may still be on its way", queue)
 }
 
-// takeAll takes the sentinels of the given origins out of a queue, and reports whether the queue exists. It fails if the queue may
-// still hold one. It ignores sentinels that RabbitMQ has delivered to a consumer. takeAll also searches a queue that seems empty,
-// because a queue that is too busy to count reports no messages and no consumers: rabbit_quorum_queue:stat stops after a quarter of
-// a second.
+// takeAll takes the sentinels of the given origins out of a queue, and reports whether the queue exists. It fails if the queue may still
+// hold one. It ignores sentinels that RabbitMQ has delivered to a consumer. takeAll also searches a queue that seems empty. A queue that is
+// too busy to count reports no messages and no consumers, because rabbit_quorum_queue:stat stops after a quarter of a second.
 func (s *search) takeAll(ctx context.Context, queue string, origins []string, mayBeHeld bool) (exists bool, err error) {
 	if s.countMissing(origins) == 0 {
 		return true, nil

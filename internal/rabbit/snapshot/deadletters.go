@@ -6,7 +6,7 @@ import (
 	"github.com/warren-mq/warren/internal/vhost"
 )
 
-// surround adds to observed the bindings from the named exchanges, from the exchanges that the named queues are bound to, and from
+// surround adds the bindings from these exchanges to observed: the named exchanges, the exchanges to which the named queues are bound, and
 // all exchanges that lead to other exchanges. It returns the routes of the queues that may dead-letter to a named object.
 func (s *Snapshot) surround(names vhost.Selection, observed vhost.Observed) []vhost.DeadLetterRoute {
 	index := s.index()

@@ -11,9 +11,9 @@ import (
 // one answer. If a client replaces a policy that dead-letters to an exchange by a binding, a refresh may see the bindings before the
 // change and the policies after it. Such a snapshot shows that nothing leads to the exchange, and Warren would delete the exchange.
 //
-// If a refresh misses an object of the refresh before, Warren doubts that the object is gone. The object stays in the snapshot, and
-// the vhost is refreshed again immediately. The second refresh begins after the change that the first one saw in part, so it sees
-// the new binding. If the second refresh also misses the object, it is gone.
+// If a refresh misses an object of the previous refresh, Warren doubts that the object is gone. The object stays in the snapshot, and the
+// vhost is refreshed again immediately. The second refresh begins after the change that the first one saw in part, so it sees the new
+// binding. If the second refresh also misses the object, it is gone.
 
 // doubt adds to the fresh snapshot the objects that it lacks and the snapshot before has. It returns a snapshot of these objects, or nil if
 // there are none. It leaves out objects that were already doubted, and exclusive queues with their bindings. Exclusive queues come and go

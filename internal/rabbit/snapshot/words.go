@@ -27,7 +27,7 @@ func (w words) of(text string) string {
 		return known
 	}
 	if len(w) == maxWords {
-		clear(w) // common strings are soon in it again
+		clear(w) // common strings will soon be added again
 	}
 	if len(text) <= maxWordLength {
 		w[text] = text

@@ -27,7 +27,8 @@ type Timeouts struct {
 
 // Pace is how fast one refresh may follow another.
 type Pace struct {
-	// Pause is the least time between their beginnings. Share limits the part of the time that refreshes take: ten is a tenth.
+	// Pause is the minimum time between the beginnings of two refreshes. Share limits how much of the time refreshes take: ten means a
+	// tenth.
 	Pause time.Duration
 	Share int
 }

@@ -134,8 +134,8 @@ func Planned(former *v1alpha1.RecreationStatus, queue topology.Queue, newID func
 	return planned
 }
 
-// Finished returns the status of a recreation that ended. The next attempt after a recreation that was backed out gets a new id: a
-// delete of the old hold queue may still be running, and must not find the next hold queue.
+// Finished returns the status of a recreation that ended. The next attempt after a recreation that was backed out gets a new id. A delete
+// of the old hold queue may still be running, and must not find the next hold queue.
 func Finished(status v1alpha1.RecreationStatus, at metav1.Time) v1alpha1.RecreationStatus {
 	result := v1alpha1.RecreationResult{ID: status.ID, Queue: status.Queue, Result: v1alpha1.RecreationCompleted, Time: at}
 	left := v1alpha1.RecreationStatus{

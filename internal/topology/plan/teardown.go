@@ -32,8 +32,8 @@ type Retained struct {
 	Reason string
 }
 
-// TeardownOf computes the next step for the objects that a ConsumerQueue owned. sharedWith returns the name of the ConsumerQueue that keeps
-// an object, or the empty string. kept maps queues that could not be deleted to the reason.
+// TeardownOf computes the next step for the objects that a ConsumerQueue owned. sharedWith returns the name of the ConsumerQueue that still
+// needs an object, or the empty string. kept maps queues that could not be deleted to the reason.
 func TeardownOf(
 	owned []v1alpha1.TopologyEntry, observed vhost.Observed, sharedWith func(v1alpha1.TopologyEntry) string, kept map[string]string,
 ) Teardown {
