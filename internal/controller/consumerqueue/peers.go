@@ -50,7 +50,8 @@ func (r *Reconciler) indexPeers() handler.EventHandler {
 				enqueue(q, after, leaves)
 				r.enqueueAffectedByConsent(q, before, after)
 			}
-			r.enqueueDeadLetterPeer(q, client.ObjectKeyFromObject(after), ownership.DeadLetterQueueOf(before), ownership.DeadLetterQueueOf(after))
+			was, is := ownership.DeadLetterQueueOf(before), ownership.DeadLetterQueueOf(after)
+			r.enqueueDeadLetterPeer(q, client.ObjectKeyFromObject(after), was, is)
 		},
 		DeleteFunc: func(_ context.Context, e event.DeleteEvent, q requests) {
 			deleted := e.Object.(*v1alpha1.ConsumerQueue)
@@ -70,8 +71,8 @@ func (r *Reconciler) enqueueAffectedByConsent(q requests, before, after *v1alpha
 	}
 }
 
-// enqueueDeadLetterPeer enqueues the only other ConsumerQueue of a dead-letter queue when a second one joins or leaves. If more ConsumerQueues
-// share the queue, it enqueues none, because their advisories do not change.
+// enqueueDeadLetterPeer enqueues the only other ConsumerQueue of a dead-letter queue when a second one joins or leaves. If more
+// ConsumerQueues share the queue, it enqueues none, because their advisories do not change.
 func (r *Reconciler) enqueueDeadLetterPeer(q requests, of client.ObjectKey, before, after ownership.DeadLetterQueue) {
 	if before == after {
 		return

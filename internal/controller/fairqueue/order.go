@@ -111,8 +111,8 @@ func (o *order) Pop() reconcile.Request {
 	return next.request
 }
 
-// next returns the namespace to serve next; nil if no request may be popped. Each namespace that it skips has a request that is not done, so
-// it skips at most as many namespaces as there are workers.
+// next returns the namespace to serve next; nil if no request may be popped. Each namespace that it skips has a request that is not
+// done, so it skips at most as many namespaces as there are workers.
 func (o *order) next() *namespace {
 	for element := o.rotation.Front(); element != nil; element = element.Next() {
 		of := element.Value.(*namespace)
