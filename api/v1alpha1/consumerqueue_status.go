@@ -140,7 +140,7 @@ type FinishedJob struct {
 	// +required
 	SpecHash string `json:"specHash,omitempty"`
 
-	// startTime is when the Redrive or Purge began to take messages. It is absent if it examined none.
+	// startTime is when the Redrive or Purge began to take messages. It is absent if it took none.
 	// +optional
 	StartTime *metav1.Time `json:"startTime,omitempty"`
 

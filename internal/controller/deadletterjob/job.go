@@ -149,9 +149,10 @@ func (j Job) key() Key { return Key{j.Kind, client.ObjectKeyFromObject(j.Object)
 // hasBegun reports whether messages may have been taken already.
 func (j Job) hasBegun() bool { return j.Status.Total != nil }
 
-// tookSince returns when the job began to take messages; nil if it examined none.
+// tookSince returns when the job began to take messages; nil if it has taken none. After a crash, only atMost shows that the job may have
+// taken some.
 func (j Job) tookSince() *metav1.Time {
-	if ptr.Deref(j.Status.Examined, 0) == 0 {
+	if ptr.Deref(j.Status.Examined, 0) == 0 && ptr.Deref(j.Status.AtMost, 0) == 0 {
 		return nil
 	}
 	return j.Status.StartTime

@@ -135,7 +135,7 @@ func (s *scope) overtaken(kind Kind, other client.ObjectKey) *Blocker {
 		name = fmt.Sprintf("a %s in another namespace", kind)
 	}
 	return failed(v1alpha1.ReasonIncomplete,
-		"%s; %s has taken messages of queue %q since, so the counted messages are no longer known. Create another %s for the rest",
+		"%s; %s may have taken messages of queue %q since, so the counted messages are no longer known. Create another %s for the rest",
 		s.work.Summary(), name, s.status.Source, s.Kind)
 }
 

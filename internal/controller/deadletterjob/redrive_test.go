@@ -488,6 +488,8 @@ func TestASuspendedRedriveEndsIfAnotherTookMessages(t *testing.T) {
 		gone bool
 		// cancelled: the other job was cancelled before it began.
 		cancelled bool
+		// killed: the manager was killed before it wrote the first progress of the other job.
+		killed bool
 		// ended is how long after the suspended Redrive the other job ended; zero if when it began.
 		ended time.Duration
 		want  string
@@ -507,8 +509,12 @@ func TestASuspendedRedriveEndsIfAnotherTookMessages(t *testing.T) {
 		"an earlier Redrive that ended later and is gone": {
 			began: -time.Minute, ended: time.Minute, spec: all, gone: true, want: continues,
 		},
-		"a gone Redrive of a sharing namespace":    {began: time.Minute, spec: all, namespace: "billing", shared: true, gone: true, want: ends},
-		"a gone Redrive of a namespace on its own": {began: time.Minute, spec: all, namespace: "billing", gone: true, want: continues},
+		"a later Redrive without progress":                  {began: time.Minute, killed: true, spec: all, want: ends},
+		"a later Redrive without progress that is gone":     {began: time.Minute, killed: true, spec: all, gone: true, want: ends},
+		"an earlier Redrive without progress that is gone":  {began: -time.Minute, killed: true, spec: all, gone: true, want: continues},
+		"a later Redrive of another queue without progress": {began: time.Minute, killed: true, spec: `{consumerQueueRef: {name: invoices}}`, source: "invoices.dlq", want: continues},
+		"a gone Redrive of a sharing namespace":             {began: time.Minute, spec: all, namespace: "billing", shared: true, gone: true, want: ends},
+		"a gone Redrive of a namespace on its own":          {began: time.Minute, spec: all, namespace: "billing", gone: true, want: continues},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -526,6 +532,9 @@ func TestASuspendedRedriveEndsIfAnotherTookMessages(t *testing.T) {
 				r.Status.CompletionTime, r.Status.Examined = r.Status.StartTime, new(int64(9))
 				if test.ended != 0 {
 					r.Status.CompletionTime = new(metav1.NewTime(began.Status.StartTime.Add(test.ended)))
+				}
+				if test.killed {
+					r.Status.Examined, r.Status.AtMost = new(int64(0)), new(int64(9))
 				}
 				if test.cancelled {
 					r.Status.StartTime, r.Status.Examined, r.Status.Source = nil, nil, ""
