@@ -26,7 +26,9 @@ func (s *reviewer) RoundTrip(r *http.Request) (*http.Response, error) {
 	var answer any
 	if strings.HasSuffix(r.URL.Path, "/tokenreviews") {
 		answer = &authenticationv1.TokenReview{Status: authenticationv1.TokenReviewStatus{
-			Authenticated: true, Audiences: []string{v1alpha1.Audience}, User: authenticationv1.UserInfo{Username: "alice"},
+			Authenticated: true, Audiences: []string{v1alpha1.Audience}, User: authenticationv1.UserInfo{
+				Username: "alice", Extra: map[string]authenticationv1.ExtraValue{"authentication.kubernetes.io/credential-id": {"JTI=7"}},
+			},
 		}}
 	} else {
 		review := &authorizationv1.SubjectAccessReview{}
@@ -87,12 +89,17 @@ func TestAuthorize(t *testing.T) {
 			if test.token != "" {
 				request.Header.Set("Authorization", "Bearer "+test.token)
 			}
-			sender, _, err := gate{access: access}.authorize(t.Context(), request, test.asked)
+			by, _, err := gate{access: access}.authorize(t.Context(), request, test.asked)
 			failure := ""
 			if err != nil {
 				failure = err.Error()
 			}
-			if difference := cmp.Diff([]string{test.sender, test.failure}, []string{sender, failure}); difference != "" {
+			credential := ""
+			if test.sender != "" {
+				credential = "JTI=7"
+			}
+			want := []string{test.sender, credential, test.failure}
+			if difference := cmp.Diff(want, []string{by.name, by.credentialID, failure}); difference != "" {
 				t.Errorf("sender and error (-want +got):\n%s", difference)
 			}
 			if test.unchecked && api.reviews > 0 {

@@ -35,8 +35,8 @@ const (
 type Handler struct {
 	reader client.Reader
 	finder *deadletterjob.Finder
-	// authorize returns the name of a request's sender, or the error to respond with; see gate.
-	authorize func(context.Context, *http.Request, attributes) (user string, again func(context.Context) error, err error)
+	// authorize returns the sender of a request, or the error to respond with; see gate.
+	authorize func(context.Context, *http.Request, attributes) (by sender, again func(context.Context) error, err error)
 	// answers, lists and browses limit concurrent responses with messages, lists of queues, and browses.
 	answers, lists, browses *shares
 	// users are the users of dead-letter queues in this process.
@@ -52,7 +52,7 @@ type Handler struct {
 type request struct {
 	*http.Request
 	attributes
-	user string
+	sender sender
 	// again checks the permission of the sender again.
 	again func(context.Context) error
 	// end is called when the response is written.
@@ -117,7 +117,7 @@ func (h *Handler) serve(verb, subresource string, answers answer) http.Handler {
 func (h *Handler) answer(w http.ResponseWriter, r *request, answers answer) (any, error) {
 	var err error
 	reviewing, cancel := context.WithTimeout(r.Context(), reviewTime)
-	r.user, r.again, err = h.authorize(reviewing, r.Request, r.attributes) // the user is known even if the request is denied
+	r.sender, r.again, err = h.authorize(reviewing, r.Request, r.attributes) // the sender is known even if the request is denied
 	cancel()
 	if err != nil {
 		return nil, err
@@ -173,11 +173,11 @@ func sleep(ctx context.Context, pause time.Duration) bool {
 // failure returns the error to respond with. It logs internal errors, whose text it hides, and denials.
 func (h *Handler) failure(r request, err error) error {
 	if apierrors.IsForbidden(err) {
-		h.log.Info("Denied a request for dead letters", "user", r.user, "verb", r.verb, "resource", v1alpha1.Resource,
+		h.log.WithValues(r.sender.logged()...).Info("Denied a request for dead letters", "verb", r.verb, "resource", v1alpha1.Resource,
 			"subresource", r.subresource, "namespace", r.namespace, "name", r.name)
 	}
 	if _, isStatus := errors.AsType[*apierrors.StatusError](err); !isStatus {
-		h.log.Error(err, "Request failed", "path", r.URL.Path, "user", r.user)
+		h.log.Error(err, "Request failed", "path", r.URL.Path, "user", r.sender.name)
 		return apierrors.NewInternalError(errors.New("see the log of the manager"))
 	}
 	return err
@@ -294,7 +294,7 @@ func (h *Handler) browse(
 	})
 	result.ready, result.consumers, result.Seen = browsed.Ready, browsed.Consumers, seen
 	result.Skipped, result.EvaluationError = skips(left), q.selector.EvaluationError()
-	log.Info("Browsed dead letters", "user", r.user, "queue", at.Names.Queue, "resource", v1alpha1.Resource,
+	log.WithValues(r.sender.logged()...).Info("Browsed dead letters", "queue", at.Names.Queue, "resource", v1alpha1.Resource,
 		"subresource", r.subresource, "examined", result.examined, "shown", result.shown)
 	return at, result, err
 }

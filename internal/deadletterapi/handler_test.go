@@ -81,9 +81,9 @@ func newWorld(t *testing.T, spec string, change func(*messaging.ConsumerQueue)) 
 		reader: api, finder: deadletterjob.NewFinder(api, pool, alone), users: &deadletterjob.Register{},
 		answers: newShares(maxAnswers, maxEach), lists: newShares(maxLists, maxEach), browses: newShares(maxBrowses, maxEach), redact: defaults,
 		watches: func(namespace string) bool { return namespace != "elsewhere" }, log: logr.Discard(),
-		authorize: func(_ context.Context, _ *http.Request, asked attributes) (string, func(context.Context) error, error) {
+		authorize: func(_ context.Context, _ *http.Request, asked attributes) (sender, func(context.Context) error, error) {
 			w.asked = asked
-			return "alice", func(context.Context) error { return w.denied }, w.denied
+			return sender{"alice", "JTI=7"}, func(context.Context) error { return w.denied }, w.denied
 		},
 	}
 	return w
@@ -262,17 +262,21 @@ func TestRefusals(t *testing.T) {
 	}
 }
 
-// Denials are logged.
-func TestDenialsAreLogged(t *testing.T) {
+// Many users may send the token of one ServiceAccount. The ID of the token leads to the user in the audit log of the API server.
+func TestRequestsAreLoggedWithTheirSender(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, `{}`, unchanged)
+	const path = ofShop + "/orders/messages"
 	var logged []string
 	w.handler.log = funcr.New(func(_, line string) { logged = append(logged, line) }, funcr.Options{})
+	w.get(path, "", &v1alpha1.DeadLetterList{})
 	w.denied = forbidden("alice", attributes{verb: "get", namespace: "shop", name: "orders", subresource: "messages"})
-	w.refusal(ofShop + "/orders/messages")
+	w.refusal(path)
 	topologytest.Equal(t, "log", []string{
-		`"level"=0 "msg"="Denied a request for dead letters" "user"="alice" "verb"="get" "resource"="deadletterqueues" ` +
-			`"subresource"="messages" "namespace"="shop" "name"="orders"`,
+		`"level"=0 "msg"="Browsed dead letters" "consumerQueue"="shop/orders" "user"="alice" "credentialID"="JTI=7" ` +
+			`"queue"="orders.dlq" "resource"="deadletterqueues" "subresource"="messages" "examined"=0 "shown"=0`,
+		`"level"=0 "msg"="Denied a request for dead letters" "user"="alice" "credentialID"="JTI=7" "verb"="get" ` +
+			`"resource"="deadletterqueues" "subresource"="messages" "namespace"="shop" "name"="orders"`,
 	}, logged)
 }
 
