@@ -27,7 +27,13 @@ func (s *scope) logStart(verb string) {
 // logStop logs the counts of a task that has ended before its job. The job may be deleted before it continues.
 func (s *scope) logStop() {
 	s.auditLog().Info("Stopped", "consumerQueue", s.before.ConsumerQueue, "source", s.status.Source,
-		"counts", s.work.Summary(), "dryRun", s.before.DryRun)
+		"outcome", conditions.Ready(s.status.Conditions).Reason, "counts", s.work.Summary(), "dryRun", s.before.DryRun)
+}
+
+// logRate logs that a user has changed the rate of a running job.
+func (s *scope) logRate() {
+	s.auditLog().Info("Changed the rate", "consumerQueue", s.before.ConsumerQueue, "source", s.status.Source,
+		"rate", s.before.Rate, "counts", s.work.Summary(), "dryRun", s.before.DryRun)
 }
 
 // logEnd logs the outcome of a job.

@@ -5,7 +5,9 @@ import (
 	"testing"
 
 	"github.com/go-logr/logr/funcr"
+	"k8s.io/apimachinery/pkg/util/intstr"
 
+	"github.com/warren-mq/warren/api/v1alpha1"
 	"github.com/warren-mq/warren/internal/controller/controllertest"
 	"github.com/warren-mq/warren/internal/rabbit/brokererr"
 	"github.com/warren-mq/warren/internal/rabbit/mover"
@@ -15,6 +17,17 @@ import (
 // logTo appends the log lines of the Reconciler to a slice.
 func (w *redriveWorld) logTo(lines *[]string) {
 	w.Reconciler.Log = funcr.New(func(_, args string) { *lines = append(*lines, args) }, funcr.Options{})
+}
+
+// edit changes the spec as a user does.
+func (w *redriveWorld) edit(change func(*v1alpha1.RedriveSpec)) {
+	w.T.Helper()
+	redrive := w.get()
+	change(&redrive.Spec)
+	redrive.Generation++
+	if err := w.API.Update(w.T.Context(), redrive); err != nil {
+		w.T.Fatal(err)
+	}
 }
 
 func TestARedriveLogsWhatItDoes(t *testing.T) {
@@ -95,11 +108,7 @@ func TestADryRunThatStopsIsNotLoggedAsAMove(t *testing.T) {
 	w.Mover.Stopped = mover.Progress{State: mover.Moving, Moved: 3}
 	var lines []string
 	w.logTo(&lines)
-	redrive := w.get()
-	redrive.Spec.Cancel = true
-	if err := w.API.Update(t.Context(), redrive); err != nil {
-		t.Fatal(err)
-	}
+	w.edit(func(spec *v1alpha1.RedriveSpec) { spec.Cancel = true })
 	for w.get().Status.CompletionTime == nil {
 		w.reconcile()
 	}
@@ -112,24 +121,23 @@ func TestADryRunThatStopsIsNotLoggedAsAMove(t *testing.T) {
 // A job may be deleted before it continues. Its last line has the counts.
 func TestARedriveThatStopsIsLogged(t *testing.T) {
 	t.Parallel()
-	for name, stop := range map[string]func(w *redriveWorld){
-		"suspended": func(w *redriveWorld) {
-			redrive := w.get()
-			redrive.Spec.Suspend = true
-			if err := w.API.Update(w.T.Context(), redrive); err != nil {
-				w.T.Fatal(err)
-			}
+	for name, test := range map[string]struct {
+		stop    func(w *redriveWorld)
+		outcome string
+	}{
+		"suspended": {func(w *redriveWorld) {
+			w.edit(func(spec *v1alpha1.RedriveSpec) { spec.Suspend = true })
 			w.Reconcile()
-		},
-		"stalled": func(w *redriveWorld) { w.Mover.End <- brokererr.ErrAccessRefused },
-		"stopped because another job needs its slot": func(w *redriveWorld) {
+		}, "Suspended"},
+		"stalled": {func(w *redriveWorld) { w.Mover.End <- brokererr.ErrAccessRefused }, "PermissionDenied"},
+		"stopped because another job needs its slot": {func(w *redriveWorld) {
 			tasks := w.Reconciler.Tasks
 			tasks.mu.Lock()
 			defer tasks.mu.Unlock()
 			running := tasks.of[Key{Redrive, again}]
 			running.reclaimed = mover.Progress{State: mover.DestinationBusy}
 			running.stop()
-		},
+		}, "DestinationBusy"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -141,16 +149,39 @@ func TestARedriveThatStopsIsLogged(t *testing.T) {
 			w.logTo(&lines)
 			w.reconcile()
 			<-w.Mover.Begun
-			stop(w)
+			test.stop(w)
 			for w.Reconciler.Tasks.get(Key{Redrive, again}, "uid").HasBegun() {
 				w.ReconcileWhenEnqueued()
 			}
 			topologytest.Equal(t, "lines", 2, len(lines))
-			for _, part := range []string{`"msg"="Stopped"`, `"uid"="uid"`, `"requestedBy"="unknown"`, `"counts"="3 of 9 messages moved"`} {
+			for _, part := range []string{
+				`"msg"="Stopped"`, `"uid"="uid"`, `"requestedBy"="unknown"`, `"outcome"="` + test.outcome + `"`,
+				`"counts"="3 of 9 messages moved"`,
+			} {
 				if !strings.Contains(lines[len(lines)-1], part) {
 					t.Errorf("the last line lacks %s: %v", part, lines)
 				}
 			}
 		})
+	}
+}
+
+func TestAChangedRateIsLogged(t *testing.T) {
+	t.Parallel()
+	w := newRedriveWorld(t, controllertest.InSync(t, `{}`), `{consumerQueueRef: {name: orders}, requestedBy: alice, rate: 50}`)
+	config := w.begin()
+	var lines []string
+	w.logTo(&lines)
+	w.reconcile()
+	topologytest.Equal(t, "lines before the change", 0, len(lines))
+	w.edit(func(spec *v1alpha1.RedriveSpec) { spec.Rate = new(intstr.FromInt32(70)) })
+	w.reconcile()
+	w.reconcile()
+	topologytest.Equal(t, "rate", 70, config.Settings().Rate)
+	topologytest.Equal(t, "lines", 1, len(lines))
+	for _, part := range []string{`"msg"="Changed the rate"`, `"uid"="uid"`, `"requestedBy"="alice"`, `"rate"=70`} {
+		if !strings.Contains(lines[0], part) {
+			t.Errorf("the line lacks %s: %s", part, lines[0])
+		}
 	}
 }

@@ -60,6 +60,9 @@ func (s *scope) reconcile(ctx context.Context) (time.Duration, error) {
 		if why == nil && !running.Move.is(wanted) {
 			s.Tasks.stop(s.key()) // another task follows with the new Move
 		}
+		if running.settings.Rate != s.before.Rate {
+			s.logRate()
+		}
 		s.Tasks.change(s.key(), s.settings())
 		return s.writeProgress(ctx, running)
 	case running.runs(): // it settles the published messages, then enqueues the job
