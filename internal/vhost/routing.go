@@ -35,8 +35,35 @@ func (o Observed) Route(exchange, key string) (queues []string, known bool) {
 	return slices.Compact(queues), true
 }
 
+// MayReach returns the queues that a message with this key may reach through an exchange, also through alternate exchanges. It includes
+// queues for which an exchange decides by more than the key.
+func (o Observed) MayReach(exchange, key string) (queues []string) {
+	onward := func(name string) (exchanges []string) {
+		source, routed := o.Exchanges[name], false
+		for _, binding := range o.BindingsFrom[name] {
+			matches, known := MatchesKey(source.Type, binding.RoutingKey, key)
+			switch {
+			case known && !matches:
+			case binding.ToExchange:
+				exchanges = append(exchanges, binding.Destination)
+			default:
+				queues = append(queues, binding.Destination)
+			}
+			routed = routed || matches
+		}
+		if alternate, given := source.Alternate(); given && !routed {
+			exchanges = append(exchanges, alternate)
+		}
+		return exchanges
+	}
+	for range Reach([]string{exchange}, onward) { // onward collects the queues
+	}
+	slices.Sort(queues)
+	return slices.Compact(queues)
+}
+
 // MayLead reports whether bindings lead from an exchange to a queue, whatever their keys. It returns true for an exchange with an
-// alternate exchange, because routes of alternate exchanges are not observed.
+// alternate exchange, whose routes it does not follow.
 func (o Observed) MayLead(exchange, queue string) bool {
 	for name := range Reach([]string{exchange}, o.boundExchanges) {
 		if _, alternate := o.Exchanges[name].Alternate(); alternate {

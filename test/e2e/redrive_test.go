@@ -213,6 +213,43 @@ var _ = Describe("A Redrive", func() {
 		Eventually(func() int { return w.VHost.Ready("orders.dlq") }).Should(Equal(3))
 	})
 
+	It("moves no message to a queue that would drop another one", func() {
+		w := newWorld(newest)
+		w.VHost.DeclareQueue("audit", map[string]any{"x-queue-type": "quorum", "x-max-length": 3})
+		w.VHost.DeclareQueue("archive", map[string]any{"x-queue-type": "quorum"})
+		w.VHost.SetPolicy("archive", brokers.Policy{
+			Pattern: "^archive$", ApplyTo: "queues", Definition: map[string]any{"max-length-bytes": 3000, "overflow": "drop-head"},
+		})
+		w.Queue("orders", `{bindings: [{exchange: {name: shop, type: topic}, routingKeys: [placed, paid, sent]}]}`)
+		w.Ready("orders")
+		w.VHost.Bind("shop", "audit", "placed", nil)
+		w.VHost.Bind("shop", "archive", "paid", nil)
+		w.VHost.Publish("shop", "placed", "a")
+		w.VHost.Publish("shop", "paid", "b")
+		w.VHost.Publish("shop", "sent", "c")
+		consumer := traffic.Consume(GinkgoTB(), w.VHost, "orders", func(traffic.Delivery) traffic.Action { return traffic.Reject })
+		Eventually(func() int { return w.VHost.Ready("orders.dlq") }).Should(Equal(3))
+		consumer.Stop()
+		for _, queue := range []string{"audit", "archive"} {
+			w.take(queue)
+			w.VHost.Publish("", queue, "1", "2", "3")
+		}
+		w.request("orders", "now")
+		Eventually(func() string { return w.Get("orders").Status.LastHandledReconcileAt }).Should(Equal("now"))
+		w.Redrive("home", `{consumerQueueRef: {name: orders}, destination: {type: Original}}`)
+		found := w.incomplete("home")
+		Expect(found.Moved).To(HaveValue(BeEquivalentTo(1)))
+		Expect(found.Failures).To(ConsistOf(
+			SatisfyAll(HaveField("Reason", "NoRoute"), HaveField("Message", HavePrefix(`queue "audit" has x-max-length 3: `))),
+			SatisfyAll(HaveField("Reason", "NoRoute"),
+				HaveField("Message", HavePrefix(`policy "archive" sets max-length-bytes 3000 for queue "archive": `)))))
+		Expect(bodies(w.take("orders"))).To(Equal([]string{"c"}))
+		for _, queue := range []string{"audit", "archive"} {
+			Expect(bodies(w.take(queue))).To(Equal([]string{"1", "2", "3"}))
+		}
+		Eventually(func() int { return w.VHost.Ready("orders.dlq") }).Should(Equal(2))
+	})
+
 	onEachBroker("does not browse messages that a delivery limit may delete, but moves all of them", func(broker brokers.Broker) {
 		w := newWorld(broker)
 		w.Queue("orders", `{deadLetter: {queue: {deliveryLimit: 5}}}`)

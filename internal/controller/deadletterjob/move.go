@@ -41,17 +41,26 @@ func (m Move) To() *contract.Route {
 // whyDrops describes why a queue on the route drops messages when it is full; empty if none does. read is false until the vhost has been
 // read.
 func (m Move) whyDrops() (why string, read bool) {
-	observed, read := m.Broker.Observe(vhost.Selection{Queues: m.RouteQueues})
+	all, read := m.dropping(m.RouteQueues)
 	for _, name := range m.RouteQueues {
-		queue, exists := observed.Queues[name]
-		if !exists {
-			continue
-		}
-		if why, drops := plan.DropsMessages(name, queue, observed.Policies); drops {
-			return why, read
+		if all[name] != "" {
+			return all[name], read
 		}
 	}
 	return "", read
+}
+
+// dropping describes, for each of these queues that drops messages when it is full, why it does. It returns false before the vhost was
+// read.
+func (m Move) dropping(queues []string) (why map[string]string, read bool) {
+	observed, read := m.Broker.Observe(vhost.Selection{Queues: queues})
+	why = map[string]string{}
+	for name, queue := range observed.Queues {
+		if text, drops := plan.DropsMessages(name, queue, observed.Policies); drops {
+			why[name] = text
+		}
+	}
+	return why, read
 }
 
 // dropsCheck is how often a move checks whether a queue on its route drops messages. A policy can change that at any time.
@@ -68,6 +77,59 @@ func (m Move) drops() func() bool {
 		}
 		return drops
 	}
+}
+
+// whyMessageDrops returns a function that describes why a queue that a message may reach drops messages when it is full; empty if none
+// does. The function ignores RouteQueues: the move publishes no message while one of them drops messages.
+func (m Move) whyMessageDrops() func(to contract.Route) (why string) {
+	type exchange struct {
+		routes   vhost.Observed
+		dropping map[string]string
+	}
+	dropping := func(queues []string) map[string]string {
+		why, _ := m.dropping(slices.DeleteFunc(queues, func(name string) bool { return slices.Contains(m.RouteQueues, name) }))
+		return why
+	}
+	var checked time.Time
+	exchanges := map[string]exchange{}
+	return func(to contract.Route) string {
+		if to.Exchange == "" && slices.Contains(m.RouteQueues, to.RoutingKey) {
+			return ""
+		}
+		if to.Exchange == "" {
+			return dropping([]string{to.RoutingKey})[to.RoutingKey]
+		}
+		if time.Since(checked) > dropsCheck {
+			clear(exchanges)
+			checked = time.Now()
+		}
+		from, known := exchanges[to.Exchange]
+		if !known {
+			from.routes, _ = m.Broker.Observe(vhost.Selection{FollowFrom: to.Exchange})
+			from.dropping = dropping(boundQueues(from.routes))
+			exchanges[to.Exchange] = from
+		}
+		if len(from.dropping) == 0 {
+			return ""
+		}
+		for _, queue := range from.routes.MayReach(to.Exchange, to.RoutingKey) {
+			if why := from.dropping[queue]; why != "" {
+				return why
+			}
+		}
+		return ""
+	}
+}
+
+func boundQueues(routes vhost.Observed) (queues []string) {
+	for _, bindings := range routes.BindingsFrom {
+		for _, binding := range bindings {
+			if !binding.ToExchange {
+				queues = append(queues, binding.Destination)
+			}
+		}
+	}
+	return queues
 }
 
 // is reports whether a task for this move also carries out the other move.

@@ -2,6 +2,7 @@ package deadletterjob
 
 import (
 	"errors"
+	"fmt"
 	"time"
 
 	amqp "github.com/rabbitmq/amqp091-go"
@@ -16,8 +17,10 @@ type redriveFilter struct {
 	rules   deadletter.Rules
 	headers deadletter.RedriveHeaders
 	// to is where messages are published; nil if each message goes where it was published first.
-	to  *contract.Route
-	now func() time.Time
+	to *contract.Route
+	// whyDrops describes why a queue that a message may reach drops messages when it is full; empty if none does.
+	whyDrops func(to contract.Route) string
+	now      func() time.Time
 }
 
 func (f redriveFilter) Skips(message *amqp.Delivery, size int64) string {
@@ -34,6 +37,9 @@ func (f redriveFilter) Copy(message *amqp.Delivery, seq int64) (contract.Route, 
 		route = *f.to
 	case !deadLetter.Origin.Routed:
 		return route, amqp.Publishing{}, errNoOrigin
+	}
+	if why := f.whyDrops(route); why != "" {
+		return route, amqp.Publishing{}, fmt.Errorf("%s: when the queue is full, it drops its oldest messages", why)
 	}
 	return route, f.headers.Copy(deadLetter, f.now(), seq), nil
 }
@@ -58,6 +64,6 @@ func newRedriveFilter(redrive *v1alpha1.Redrive, m Move) (redriveFilter, *Blocke
 			ID: string(redrive.UID), Name: redrive.Namespace + "/" + redrive.Name, From: m.Queue.Name,
 			By: redrive.Spec.RequestedBy, Reason: redrive.Spec.Reason, Remove: redrive.Spec.RemoveHeaders,
 		},
-		to: m.To(), now: time.Now,
+		to: m.To(), whyDrops: m.whyMessageDrops(), now: time.Now,
 	}, nil
 }

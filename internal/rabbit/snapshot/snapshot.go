@@ -187,7 +187,7 @@ func (s *Snapshot) copyExchange(name string, observed vhost.Observed) {
 
 // follow adds an exchange and all exchanges that messages can reach from it, each with its bindings.
 func (s *Snapshot) follow(from string, observed vhost.Observed) {
-	for name := range vhost.Reach([]string{from}, s.boundExchanges) {
+	for name := range vhost.Reach([]string{from}, s.nextExchanges) {
 		s.copyExchange(name, observed)
 		if bindings := s.BindingsFrom[name]; len(bindings) > 0 {
 			observed.BindingsFrom[name] = slices.Clip(bindings)
@@ -195,12 +195,15 @@ func (s *Snapshot) follow(from string, observed vhost.Observed) {
 	}
 }
 
-// boundExchanges lists the exchanges that an exchange routes to directly.
-func (s *Snapshot) boundExchanges(exchange string) (names []string) {
+// nextExchanges lists the exchanges that an exchange routes to directly, and its alternate exchange.
+func (s *Snapshot) nextExchanges(exchange string) (names []string) {
 	for _, binding := range s.BindingsFrom[exchange] {
 		if binding.ToExchange {
 			names = append(names, binding.Destination)
 		}
+	}
+	if alternate, given := s.exchanges[exchange].Alternate(); given {
+		names = append(names, alternate)
 	}
 	return names
 }

@@ -34,6 +34,7 @@ func TestDropsMessages(t *testing.T) {
 			queue: queue("classic", vhost.Arguments{vhost.ArgMaxLength: int64(5), vhost.ArgOverflow: "reject-publish-dlx"}),
 			want:  `queue "orders" has x-max-length 5`,
 		},
+		"a stream": {queue: queue("stream", vhost.Arguments{vhost.ArgMaxLengthBytes: int64(5)})},
 		"a policy sets the length": {
 			queue: queue("quorum", vhost.Arguments{}), policies: policy("^orders$", "queues", vhost.Arguments{vhost.KeyMaxLength: int64(5)}),
 			want: `policy "limits" sets max-length 5 for queue "orders"`,
