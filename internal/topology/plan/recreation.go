@@ -270,12 +270,12 @@ func (m Moment) isApproved() bool {
 	return m.Approved != "" && (m.Approved == m.PlanHash || accepted)
 }
 
-// isAborted reports whether the recreation is aborted. An abort applies to the planned recreation, and to the next attempt after a
-// recreation that the abort backed out.
+// isAborted reports whether the recreation is aborted. An abort applies to the planned recreation, and to the next attempt after
+// the recreation that it names. That recreation may have been backed out for another reason before it noticed the abort.
 func (m Moment) isAborted() bool {
 	last := m.Status.LastResult
 	return m.Aborted != "" && (m.Aborted == m.Status.ID ||
-		last != nil && last.Reason == v1alpha1.BackOutAborted && m.Aborted == last.ID)
+		last != nil && last.Result == v1alpha1.RecreationBackedOut && m.Aborted == last.ID)
 }
 
 func (r Recreation) approvalNeeded(m Moment) Verdict {

@@ -193,6 +193,16 @@ func TestWhenARecreationIsPermitted(t *testing.T) {
 				ID: "next", LastResult: wentBack("id", v1alpha1.BackOutAborted, time.Hour),
 			}}, want: v1alpha1.ReasonRecreationAborted,
 		},
+		"it was aborted while it went back for another reason": {
+			of: main, moment: plan.Moment{Settings: whenEmpty, Aborted: "id", Status: v1alpha1.RecreationStatus{
+				ID: "next", LastResult: wentBack("id", v1alpha1.BackOutConsumersCameBack, time.Hour),
+			}}, want: v1alpha1.ReasonRecreationAborted,
+		},
+		"it was aborted too late": {
+			of: main, moment: plan.Moment{Settings: whenEmpty, Aborted: "id", Status: v1alpha1.RecreationStatus{
+				ID: "next", LastResult: &v1alpha1.RecreationResult{ID: "id", Result: v1alpha1.RecreationCompleted},
+			}},
+		},
 		"the annotation of an abort was removed": {
 			of: main, moment: plan.Moment{Settings: whenEmpty, Status: v1alpha1.RecreationStatus{
 				ID: "next", LastResult: wentBack("id", v1alpha1.BackOutAborted, time.Second),

@@ -4,19 +4,24 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/warren-mq/warren/api/v1alpha1"
+	"github.com/warren-mq/warren/internal/topology"
 	"github.com/warren-mq/warren/internal/topology/plan"
 	"github.com/warren-mq/warren/test/deadline"
 )
 
 // This file is a model of a recreation with everything that may happen meanwhile. It explores every order of the steps of two
-// managers, a publisher, a consumer, crashes, late deletes, moves of the queue's leader, an abort and the loss of the status. It
-// checks that no confirmed message is ever lost. The decisions are the product's: NextStep, BackOut and Recovered. The steps at the
-// broker are the steps of internal/rabbit/recreate and safedelete, in their order.
+// managers, a publisher, a consumer, crashes, late deletes, moves of the queue's leader, an abort, another approval after it, and the
+// loss of the status. It checks that no confirmed message is ever lost, and that an aborted recreation leaves the old queue. The
+// decisions are the product's: NextStep, BackOut, Finished, Planned, Permit and Recovered. The steps at the broker are the steps of
+// internal/rabbit/recreate and safedelete, in their order.
 //
-// Each guard of the protocol can be left out. Then the model must find a loss, or two deletes at the same time: otherwise it would not see
-// that the guard is missing in the product either.
+// Each guard of the protocol can be left out. Then the model must find a loss, two deletes at the same time, or a new queue in spite of an
+// abort: otherwise it would not see that the guard is missing in the product either.
 
 // guard is a rule of the protocol.
 type guard string
@@ -40,11 +45,14 @@ const (
 	unbindNeedsLease   guard = "a manager without the lease unbinds nothing"
 	fenceMeansDelete   guard = "where the status is lost, a fence counts as a delete that was sent"
 	lostWaits          guard = "where the status is lost, nothing is given back while a delete may be under way"
+	abortStopsDelete   guard = "no delete is recorded after an abort"
+	abortStays         guard = "an aborted recreation begins again only after an approval"
 )
 
 var guards = []guard{
 	holdBeforeUnbind, bindBeforeHoldGoes, confirmBeforeAck, holdDeletedEmpty, noReadyMessage, noConsumer, fenceBeforeProof, fenceStays,
 	deleteRecorded, deleteSettles, noWayBack, statusLocked, deleteNeedsLease, unbindNeedsLease, fenceMeansDelete, lostWaits,
+	abortStopsDelete, abortStays,
 }
 
 // Places of a message, as bits: there may be several copies.
@@ -91,13 +99,15 @@ type world struct {
 	managers               [3]manager
 	leader                 uint8
 	lost                   bool // the status is lost
+	aborted                bool // the annotation names the recreation
+	keepsOld               bool // it was aborted before the status said that a delete was sent
 	budget                 budget
 }
 
 // written is status.recreation.
 type written struct {
-	phase                               uint8
-	sent, goesBack, emptied, statusLost bool
+	phase                                        uint8
+	sent, goesBack, aborted, emptied, statusLost bool
 }
 
 // manager is what a manager knows besides the status.
@@ -112,7 +122,7 @@ type manager struct {
 }
 
 // budget is how often something may still happen.
-type budget struct{ consumers, crashes, successions, leaderMoves, aborts, statusLosses uint8 }
+type budget struct{ consumers, crashes, successions, leaderMoves, aborts, approvals, statusLosses uint8 }
 
 type move struct {
 	what string
@@ -138,13 +148,19 @@ func (w world) takenFrom(place uint8) bool {
 	return slices.ContainsFunc(w.managers[:], func(m manager) bool { return m.from == place })
 }
 
-// stop ends a manager. The broker gives back what it was moving, if the queue is still there.
+// stop ends a manager.
 func (w *world) stop(who uint8) {
-	m := w.managers[who]
+	w.stopMove(who)
+	w.managers[who] = manager{}
+}
+
+// stopMove ends the move of a manager. The broker gives back what it was moving, if the queue is still there.
+func (w *world) stopMove(who uint8) {
+	m := &w.managers[who]
 	if m.from == inMain && w.queue != noQueue || m.from == inHold && w.hold {
 		w.message[m.moving-1] |= m.from
 	}
-	w.managers[who] = manager{}
+	m.moving, m.from = 0, 0
 }
 
 // takes reports whether the queue takes a message: a fence is a limit of one message.
@@ -263,7 +279,14 @@ func (e *exploredRecreation) happen(w world) {
 		e.add("the leader of the queue moves", n)
 	}
 	if w.status.phase == over {
+		e.plan(w)
 		return
+	}
+	if w.budget.aborts > 0 && !w.aborted {
+		n := w
+		n.budget.aborts--
+		n.aborted, n.keepsOld = true, !w.lost && !w.status.sent && !w.status.statusLost && (w.status.phase != givingBack || w.status.goesBack)
+		e.add("the user aborts the recreation", n)
 	}
 	leader := w.managers[w.leader]
 	if w.budget.crashes > 0 && leader.works {
@@ -281,13 +304,15 @@ func (e *exploredRecreation) happen(w world) {
 	if w.budget.statusLosses > 0 && !leader.works && w.hold {
 		n := w
 		n.budget.statusLosses--
-		n.status, n.lost = written{}, true
+		n.status, n.lost, n.keepsOld = written{}, true, false
 		e.add("the status is lost", n)
 	}
 	if !leader.works {
 		n := w
 		if w.lost {
 			n.recover(e, false)
+		} else {
+			n.status.set(e.backedOut(w, w.status.get()))
 		}
 		n.begin(w.leader)
 		e.add("a manager begins work", n)
@@ -297,6 +322,42 @@ func (e *exploredRecreation) happen(w world) {
 		n.recover(e, true)
 		n.begin(w.leader)
 		e.add("a manager begins work, and the spec asks for the old arguments", n)
+	}
+}
+
+// plan begins another recreation after an aborted one, as planRecreation does after a pause.
+func (e *exploredRecreation) plan(w world) {
+	if !w.aborted || w.queue != oldQueue || w.managers[w.leader].works {
+		return
+	}
+	const former = "former"
+	recreation := plan.Recreation{Queue: topology.Queue{Name: "orders"}}
+	ended := w.status.get()
+	ended.ID, ended.Queue = former, recreation.Queue.Name
+	finished := plan.Finished(ended, metav1.Time{})
+	for _, approves := range []bool{false, true} {
+		if approves && w.budget.approvals == 0 {
+			continue
+		}
+		moment := plan.Moment{
+			PlanHash: "plan", Approved: "plan", Aborted: former, Now: time.Now(),
+			Status: plan.Planned(&finished, recreation.Queue, func() string { return "next" }),
+		}
+		if approves || !e.has(abortStays) { // an approval removes the annotation
+			moment.Aborted = ""
+		}
+		moment.ResetAttempts()
+		if !recreation.Permit(moment).Begins {
+			continue
+		}
+		n := w
+		n.status, n.aborted = written{phase: diverting}, false
+		if approves {
+			n.budget.approvals--
+			n.keepsOld = false
+		}
+		n.begin(w.leader)
+		e.add("another recreation begins", n)
 	}
 }
 
@@ -325,6 +386,9 @@ func (s written) get() v1alpha1.RecreationStatus {
 	if s.goesBack {
 		status.BackOutReason = v1alpha1.BackOutNotProven
 	}
+	if s.aborted {
+		status.BackOutReason = v1alpha1.BackOutAborted
+	}
 	if s.statusLost {
 		status.BackOutReason = v1alpha1.BackOutStatusLost
 	}
@@ -334,6 +398,7 @@ func (s written) get() v1alpha1.RecreationStatus {
 func (s *written) set(status v1alpha1.RecreationStatus) {
 	s.phase = uint8(slices.Index(phases, status.Phase))
 	s.sent, s.goesBack = status.DeleteSent, status.BackOutReason != ""
+	s.aborted = status.BackOutReason == v1alpha1.BackOutAborted
 	s.statusLost = status.BackOutReason == v1alpha1.BackOutStatusLost
 }
 
@@ -352,37 +417,38 @@ func (e *exploredRecreation) end(w world, by uint8, outcome plan.Outcome, sent b
 		w.status.sent = sent
 	}
 	for _, settled := range []bool{false, true} {
-		for _, aborts := range []bool{false, true} {
-			if settled && outcome != plan.PhaseMessagesCame && outcome != plan.PhaseNotEmpty || aborts && w.budget.aborts == 0 {
-				continue
-			}
-			n := w
-			e.decide(&n, plan.PhaseEnd{Outcome: outcome, Accepts: true, Settled: settled}, aborts)
-			n.begin(by)
-			e.add(strings.Join([]string{"phase", string(phases[m.status.phase]), "ends:", string(outcome)}, " "), n)
+		if settled && outcome != plan.PhaseMessagesCame && outcome != plan.PhaseNotEmpty {
+			continue
 		}
+		n := w
+		e.decide(&n, plan.PhaseEnd{Outcome: outcome, Accepts: true, Settled: settled})
+		n.begin(by)
+		e.add(strings.Join([]string{"phase", string(phases[m.status.phase]), "ends:", string(outcome)}, " "), n)
 	}
 }
 
-func (e *exploredRecreation) decide(w *world, ended plan.PhaseEnd, aborts bool) {
+func (e *exploredRecreation) decide(w *world, ended plan.PhaseEnd) {
 	before := w.status.get()
 	next, isOver := plan.NextStep(before, ended)
 	if isOver {
-		w.status = written{phase: over}
+		w.status = written{phase: over, goesBack: w.status.goesBack, aborted: w.status.aborted, statusLost: w.status.statusLost}
 		return
 	}
 	if w.status.phase == emptying && (ended.Outcome == plan.PhaseDone || ended.Outcome == plan.PhaseMessagesCame) {
 		w.status.emptied = true
 	}
-	if aborts {
-		w.budget.aborts--
-		hidden := next
-		if !e.has(noWayBack) {
-			hidden.DeleteSent = false
-		}
-		next = plan.BackOut(hidden, v1alpha1.BackOutAborted, "")
+	w.status.set(e.backedOut(*w, next))
+}
+
+// backedOut returns the status, changed to back out if the user has aborted the recreation.
+func (e *exploredRecreation) backedOut(w world, status v1alpha1.RecreationStatus) v1alpha1.RecreationStatus {
+	if !w.aborted {
+		return status
 	}
-	w.status.set(next)
+	if !e.has(noWayBack) {
+		status.DeleteSent = false
+	}
+	return plan.BackOut(status, v1alpha1.BackOutAborted, "")
 }
 
 // work is the next step of a manager.
@@ -459,6 +525,11 @@ func (e *exploredRecreation) carry(w world, by, from, to uint8) bool {
 }
 
 func (e *exploredRecreation) empty(w world, by uint8) {
+	if w.aborted {
+		n := w
+		n.stopMove(by)
+		e.end(n, by, plan.PhaseFailed, false)
+	}
 	switch {
 	case w.hold && e.carry(w, by, inMain, inHold):
 	case w.managers[by].past:
@@ -567,6 +638,10 @@ func (e *exploredRecreation) sendDelete(w world, by uint8) {
 			e.add("a manager finds that it is outdated", w)
 			return
 		}
+		if w.aborted && e.has(abortStopsDelete) {
+			e.undo(w, by, plan.PhaseFailed)
+			return
+		}
 		w.status.sent = e.has(deleteRecorded)
 		w.managers[by].status.sent = w.status.sent
 		w.step(by)
@@ -646,7 +721,8 @@ func explore(without guard, spend budget) (states int, way []string) {
 		at := todo[0]
 		todo = todo[1:]
 		leavesSomething := spend.successions == 0 && at.isOver() && (at.fenced || at.hold)
-		if at.isLost() || at.twoDeletes || leavesSomething {
+		isNew := at.status.phase == over && at.keepsOld && at.queue != oldQueue
+		if at.isLost() || at.twoDeletes || leavesSomething || isNew {
 			for step := at; step != begin; step = seen[step].from {
 				way = append([]string{seen[step].by}, way...)
 			}
@@ -669,7 +745,10 @@ func TestNoMessageIsLostByARecreation(t *testing.T) {
 	for name, spend := range map[string]budget{
 		"with three crashes and two managers": {consumers: 1, crashes: 3, successions: 1, leaderMoves: 1},
 		"with three managers":                 {consumers: 1, crashes: 1, successions: 2},
-		"with an abort":                       {consumers: 1, crashes: 1, aborts: 2},
+		"with an abort":                       {consumers: 1, crashes: 2, aborts: 1},
+		"with an abort and two managers":      {crashes: 1, successions: 1, aborts: 1},
+		"with an abort and an approval":       {consumers: 1, crashes: 1, aborts: 2, approvals: 1},
+		"with an abort and a lost status":     {crashes: 1, aborts: 1, statusLosses: 1},
 		"with moves of the leader":            {consumers: 2, crashes: 1, leaderMoves: 2},
 		"with the loss of the status":         {crashes: 2, statusLosses: 1},
 	} {
@@ -693,7 +772,10 @@ func TestEachGuardOfARecreationIsNeeded(t *testing.T) {
 		t.Run(string(without), func(t *testing.T) {
 			t.Parallel()
 			for _, spend := range []budget{
-				{consumers: 1, crashes: 2}, {crashes: 1, successions: 2}, {crashes: 1, aborts: 1}, {crashes: 2, statusLosses: 1},
+				{consumers: 1, crashes: 2},
+				{crashes: 1, successions: 2},
+				{crashes: 1, aborts: 1, approvals: 1},
+				{crashes: 2, statusLosses: 1},
 			} {
 				if states, way := explore(without, spend); way != nil {
 					t.Logf("after %d states:\n  %s", states, strings.Join(way, "\n  "))
