@@ -40,6 +40,7 @@ var randomParts = []struct {
 	{regexp.MustCompile(`\bwarren-(hold|backlog|back|probe)-[a-z0-9]{10}`), "warren-$1-ID"},
 	{regexp.MustCompile(`\bwarren-(fence|recreate)-\d+-[A-Z0-9]{6}:[^:]*:`), "warren-$1-ID:"},
 	{regexp.MustCompile(`\bwarren(-link-|\.nowhere\.)[A-Z0-9]+`), "warren${1}ID"},
+	{regexp.MustCompile(`\brecreation [a-z0-9]{10}\b`), "recreation ID"},
 }
 
 // withoutRandomParts returns a text that is the same in all runs of a flow.
@@ -200,6 +201,7 @@ func TestRandomPartsOfNames(t *testing.T) {
 		"warren-link-JGGTA2MRO3BZ6KMQ":              "warren-link-ID",
 		"warren.nowhere.VF2QFN2E6X773PYSPJ7K6XQPSH": "warren.nowhere.ID",
 		"orders.retry.30s":                          "orders.retry.30s",
+		"recreation abcde23456 of queue":            "recreation ID of queue",
 	} {
 		if got := withoutRandomParts(name); got != want {
 			t.Errorf("%s: got %s, want %s", name, got, want)

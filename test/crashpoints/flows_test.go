@@ -29,7 +29,7 @@ type flow struct {
 	isOver func(w *world) (bool, any)
 }
 
-var flows = []flow{recreateWhenEmpty(), recreateTier(), migrate(), deleteIfEmpty(), deleteSome(), redrive(), purge()}
+var flows = []flow{recreateWhenEmpty(), recreateTier(), migrate(), abort(), deleteIfEmpty(), deleteSome(), redrive(), purge()}
 
 const (
 	// topologyOfQueue has a delay tier whose messages do not return during the test, and a TTL.
@@ -97,6 +97,23 @@ func migrate() flow {
 		begin:  func(w *world) { w.queue(fmt.Sprintf(topologyOfQueue, afterwards) + policy) },
 		isOver: isRecreated,
 	}
+}
+
+// abort aborts a recreation while the queue is being proven empty, before a delete is sent. The old queue stays.
+func abort() flow {
+	aborted := recreateWhenEmpty()
+	begin := aborted.begin
+	aborted.name, aborted.everyVersion = "recreate-abort", false
+	aborted.begin = func(w *world) {
+		w.gate.actAfter(Operation{"update consumerqueues/status Swapping", "orders"}, w.abort)
+		begin(w)
+	}
+	aborted.isOver = func(w *world) (bool, any) {
+		cq, _ := w.orders()
+		recreation := cq.Status.Recreation
+		return recreation != nil && recreation.LastResult != nil && recreation.LastResult.Reason == v1alpha1.BackOutAborted, cq.Status
+	}
+	return aborted
 }
 
 func isRecreated(w *world) (bool, any) {
@@ -204,6 +221,20 @@ func (w *world) send(queue string, count int) {
 		}
 	}
 	w.vhost.Send("", queue, messages...)
+}
+
+// abort aborts the recreation that is under way. A proxy calls it.
+func (w *world) abort() {
+	cq := &v1alpha1.ConsumerQueue{}
+	err := w.kube.Get(w.t.Context(), client.ObjectKey{Namespace: w.namespace, Name: "orders"}, cq)
+	if err == nil {
+		before := cq.DeepCopy()
+		metav1.SetMetaDataAnnotation(&cq.ObjectMeta, v1alpha1.AbortRecreationAnnotation, cq.Status.Recreation.ID)
+		err = w.kube.Patch(w.t.Context(), cq, client.MergeFrom(before))
+	}
+	if err != nil {
+		w.t.Errorf("abort the recreation: %v", err)
+	}
 }
 
 func (w *world) delete() {

@@ -53,6 +53,9 @@ type gate struct {
 	dead    int           // connections up to this one belong to a killed manager
 	pending *sent         // the effect after which the manager is killed
 	crashed chan struct{} // closed when the manager is dead
+	// trigger is a request after which the user acts, before the manager receives the answer. act does that once; nil for nothing.
+	trigger Operation
+	act     func()
 }
 
 // newGate returns a gate without a crash point.
@@ -65,6 +68,13 @@ func (g *gate) number(point *crashPoint) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.point, g.counts, g.effects = point, map[Operation]int{}, nil
+}
+
+// actAfter sets what the user does once after a request.
+func (g *gate) actAfter(trigger Operation, act func()) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.trigger, g.act = trigger, sync.OnceFunc(act)
 }
 
 // recorded returns the effects so far.
@@ -205,8 +215,11 @@ func (g *gate) endAfter(effect sent) {
 	g.end()
 }
 
-// killHeader marks a request after which the manager is killed.
-const killHeader = "Warren-Crash-Point"
+// killHeader marks a request after which the manager is killed, and triggerHeader one after which the user acts.
+const (
+	killHeader    = "Warren-Crash-Point"
+	triggerHeader = "Warren-Trigger"
+)
 
 // through makes an HTTP proxy ask the gate about each request.
 func (g *gate) through(proxy *netfault.HTTPProxy, operationOf func(*http.Request) (Operation, bool)) {
@@ -217,6 +230,7 @@ func (g *gate) through(proxy *netfault.HTTPProxy, operationOf func(*http.Request
 		if isEffect && !closed {
 			taken = g.arrive(operation)
 		}
+		triggers := g.act != nil && operation == g.trigger
 		g.mu.Unlock()
 		switch {
 		case closed:
@@ -227,8 +241,14 @@ func (g *gate) through(proxy *netfault.HTTPProxy, operationOf func(*http.Request
 		case taken == passAndKill:
 			request.Header.Set(killHeader, "after")
 		}
+		if triggers {
+			request.Header.Set(triggerHeader, "after")
+		}
 	})
 	proxy.Change(func(response *http.Response) error {
+		if response.StatusCode < http.StatusMultipleChoices && response.Request.Header.Get(triggerHeader) != "" {
+			g.act()
+		}
 		if response.Request.Header.Get(killHeader) != "" {
 			g.end()
 			return http.ErrAbortHandler
