@@ -33,9 +33,9 @@ func newStatus(c *cluster, streams genericiooptions.IOStreams) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "status [NAME]",
 		Short: "Show the status of ConsumerQueues",
-		Long: "Show the status of the ConsumerQueues of the namespace, or the details of one. OBJECTS is how many objects match the spec, " +
-			"out of all objects. DEAD is how many messages the dead-letter queue had when Warren counted last, and how many dead letters " +
-			"are stuck because RabbitMQ cannot route them.",
+		Long: "Show the status of the ConsumerQueues of the namespace, or the details of one. OBJECTS is how many objects match " +
+			"the spec, out of all objects. DEAD is how many messages the dead-letter queue had when Warren counted last, and how many " +
+			"dead letters are stuck because RabbitMQ cannot route them.",
 		Args:              usage(cobra.MaximumNArgs(1)),
 		ValidArgsFunction: c.completeConsumerQueue,
 		RunE:              func(cmd *cobra.Command, args []string) error { return s.run(cmd.Context(), args) },
