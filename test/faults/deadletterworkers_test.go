@@ -32,7 +32,7 @@ var _ = Describe("A broker whose supervisor of dead-letter workers has terminate
 	})
 })
 
-// hack/brokers.sh prevents that one test ends the dead-letter workers of all other tests.
+// Otherwise a test could end the dead-letter workers of all other tests.
 var _ = It("A test broker keeps its supervisor of dead-letter workers when the queue of a worker does not exist", Extended, func() {
 	private := brokers.NewPrivate(GinkgoTB())
 	findSupervisor := func() string { return private.Eval("pid_to_list(whereis(rabbit_fifo_dlx_sup)).") }

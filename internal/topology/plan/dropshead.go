@@ -8,8 +8,7 @@ import (
 )
 
 // DropsMessages reports whether a full queue accepts a new message and drops or dead-letters a message instead of refusing the
-// new one. why describes the limit. A policy that may match counts as matching. A stream drops old messages as its users want, also
-// those that were read.
+// new one. why describes the limit. A policy that may match counts as matching. A stream drops old messages by design, read or unread.
 func DropsMessages(name string, queue vhost.Queue, policies []vhost.Policy) (why string, drops bool) {
 	if queue.Type() == vhost.TypeStream {
 		return "", false
