@@ -1,6 +1,7 @@
 package recreate_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -867,7 +868,9 @@ func TestRecreationBindsTheQueueWithoutTheHold(t *testing.T) {
 func (r *recreating) strandDelete() *netfault.FrameProxy {
 	var settled, sent atomic.Bool
 	proxy := netfault.NewFrameProxy(r.t, r.vh.Broker.AMQPURI, func(frame netfault.Frame) netfault.Verdict {
-		if frame.Method == amqpmethod.QueueDelete && settled.Load() && sent.CompareAndSwap(false, true) {
+		// An attempt that was too late has settled, too. The next one deletes its probe before the queue.
+		isOurs := frame.Method == amqpmethod.QueueDelete && bytes.Contains(frame.Arguments, []byte("\x06orders"))
+		if isOurs && settled.Load() && sent.CompareAndSwap(false, true) {
 			return netfault.Strand
 		}
 		return netfault.Pass
