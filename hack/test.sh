@@ -49,7 +49,9 @@ quiet=(./internal/rabbit/recreate ./internal/rabbit ./internal/rabbit/{safedelet
 
 # test/e2e and test/plugin run last and alone, because each runs as many specs at a time as the machine can bear.
 quick() {
-  local status=0
+  local status=0 modules=(./... ./consumer/... ./cmd/kubectl-warren/...)
+  # Beside compilers, brokers would be too slow for the tests. This compiles packages and their tests.
+  go list -race -test -export -f '' "${modules[@]}"
   local longest=(./test/faults ./internal/rabbit/mover) last=(./test/e2e ./test/plugin)
   export WARREN_TEST_LABELS='!extended && !soak && !bench'
   run_parts cover-rabbit.out -short -p=3 -parallel=4 "${quiet[@]}" || status=1
@@ -58,7 +60,7 @@ quick() {
   run_tests cover-pure.out -short -p=1 -skip='^Fuzz' "${pure[@]}" & # `make fuzz-seeds` runs these
   # shellcheck disable=SC2046 # packages have no spaces
   run_parts cover.out -short -p=3 "${longest[@]}" $(go list -f '{{if or .TestGoFiles .XTestGoFiles}}{{.ImportPath}}{{end}}' \
-    ./... ./consumer/... ./cmd/kubectl-warren/... | grep -vE '/test/(gitops|incluster|cluster|docs)$' |
+    "${modules[@]}" | grep -vE '/test/(gitops|incluster|cluster|docs)$' |
     grep -vxFf <(go list "${pure[@]}" "${quiet[@]}" "${longest[@]}" "${last[@]}")) || status=1
   wait $! || status=1
   run_parts cover-last.out -short -p=1 "${last[@]}" || status=1
