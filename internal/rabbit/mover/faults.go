@@ -204,9 +204,11 @@ func (p *pass) whyClosed(err error) error {
 // refusedByQueue is the text of a failure. RabbitMQ does not report which queue has refused a message.
 const refusedByQueue = "a queue that the exchange leads to is full or not available; its other queues may have received the message"
 
-// postpone requeues refused messages and pauses publishing. Each pause is twice as long as the one before, up to lastPause.
+// postpone requeues refused messages and pauses publishing. Each pause is twice as long as the one before, up to lastPause. The destination
+// may accept messages again at any moment, so only one is published until then: later ones would overtake it.
 func (p *pass) postpone(state State, detail string, refused ...*item) {
 	p.requeue(refused)
+	p.careful = max(1, p.careful)
 	p.setState(state, detail)
 	if p.notBefore.IsZero() {
 		p.pause = min(max(firstPause, 2*p.pause), lastPause)

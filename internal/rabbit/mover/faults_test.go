@@ -47,6 +47,25 @@ func TestConfirmsThatArriveBeforeTheChannelIsClosed(t *testing.T) {
 	topologytest.Equal(t, "message to publish again", uint64(3), p.outlet.inFlight[3].message.DeliveryTag)
 }
 
+// While the destination is missing, it may be declared between two copies. The second copy would overtake the first one.
+func TestOneCopyIsPublishedUntilTheDestinationAcceptsOne(t *testing.T) {
+	t.Parallel()
+	p := quiescent()
+	p.Destination = "orders"
+	copyOf := func(number uint64, returned string) {
+		p.outlet.inFlight[number] = &item{
+			message: amqp.Delivery{DeliveryTag: number}, from: p.intake.current(), answer: acked(true), returned: returned,
+		}
+		topologytest.Equal(t, "error", nil, p.answered(number))
+	}
+	copyOf(1, "NO_ROUTE")
+	topologytest.Equal(t, "state", DestinationMissing, p.state)
+	topologytest.Equal(t, "copies at a time while the destination is missing", 1, p.window())
+	copyOf(2, "")
+	topologytest.Equal(t, "state", Moving, p.state)
+	topologytest.Equal(t, "more copies at a time after one was accepted", true, p.window() > 1)
+}
+
 func TestWhichClosesAreAboutAMessage(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {

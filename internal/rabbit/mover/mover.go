@@ -223,7 +223,8 @@ type move struct {
 	moved, apart int
 	// unsure is how many messages were moved whose acknowledgements may be lost.
 	unsure int
-	// careful is how many more messages are published one by one, to find the message because of which the broker closes channels.
+	// careful is how many more messages are published one by one: the first message, because the destination may be missing, and messages
+	// among which is one because of which the broker closes channels.
 	careful int
 	seq     int64
 	sizes   sizes
@@ -244,7 +245,7 @@ type move struct {
 func Run(ctx context.Context, config Config) (Progress, error) {
 	t := &move{
 		Config: config, pace: newPace(config.Settings()), failed: map[string]bool{}, moved: config.Moved, apart: config.MovedApart,
-		unsure: config.Unsure,
+		unsure: config.Unsure, careful: 1,
 	}
 	t.progress.Moved, t.progress.Apart, t.progress.Unsure = t.moved, t.apart, t.unsure
 	for pause := firstPause; ; {

@@ -395,7 +395,8 @@ func TestQueueBehindTheDestinationIsBusy(t *testing.T) {
 		})
 		running.awaits(DestinationBusy)
 		holds(t, vh, destination, 5)
-		topologytest.Equal(t, "detail", `queues "orders" and "behind" have about 30 ready messages together`, running.Progress().Detail)
+		NewWithT(t).Eventually(func() string { return running.Progress().Detail }).WithTimeout(within).
+			Should(Equal(`queues "orders" and "behind" have about 30 ready messages together`))
 		drain(t, vh, "behind")
 		holds(t, vh, destination, 30)
 	})
