@@ -5,61 +5,34 @@ import (
 	"strings"
 )
 
-// Route returns the sorted queues to which an exchange routes a key, directly or through other exchanges. known is false if an exchange
-// decides by more than the key.
+// Route returns the sorted queues that a message with this key may reach through an exchange, directly or through other exchanges. known
+// is false if an exchange decides by more than the key, or has an alternate exchange. Then some messages do not reach all of the queues.
 func (o Observed) Route(exchange, key string) (queues []string, known bool) {
-	onward := func(name string) (exchanges []string) {
-		for _, binding := range o.BindingsFrom[name] {
-			if matches, _ := MatchesKey(o.Exchanges[name].Type, binding.RoutingKey, key); matches && binding.ToExchange {
-				exchanges = append(exchanges, binding.Destination)
-			}
-		}
-		return exchanges
-	}
-	for name := range Reach([]string{exchange}, onward) {
-		source := o.Exchanges[name]
-		if _, alternate := source.Alternate(); alternate {
-			return nil, false
-		}
-		for _, binding := range o.BindingsFrom[name] {
-			matches, decided := MatchesKey(source.Type, binding.RoutingKey, key)
-			if !decided {
-				return nil, false
-			}
-			if matches && !binding.ToExchange {
-				queues = append(queues, binding.Destination)
-			}
-		}
-	}
-	slices.Sort(queues)
-	return slices.Compact(queues), true
-}
-
-// MayReach returns the queues that a message with this key may reach through an exchange, also through alternate exchanges. It includes
-// queues for which an exchange decides by more than the key.
-func (o Observed) MayReach(exchange, key string) (queues []string) {
+	known = true
 	onward := func(name string) (exchanges []string) {
 		source, routed := o.Exchanges[name], false
 		for _, binding := range o.BindingsFrom[name] {
-			matches, known := MatchesKey(source.Type, binding.RoutingKey, key)
+			matches, decided := MatchesKey(source.Type, binding.RoutingKey, key)
 			switch {
-			case known && !matches:
+			case decided && !matches:
 			case binding.ToExchange:
 				exchanges = append(exchanges, binding.Destination)
 			default:
 				queues = append(queues, binding.Destination)
 			}
-			routed = routed || matches
+			routed, known = routed || matches, known && decided
 		}
-		if alternate, given := source.Alternate(); given && !routed {
+		alternate, given := source.Alternate()
+		if given && !routed {
 			exchanges = append(exchanges, alternate)
 		}
+		known = known && !given
 		return exchanges
 	}
 	for range Reach([]string{exchange}, onward) { // onward collects the queues
 	}
 	slices.Sort(queues)
-	return slices.Compact(queues)
+	return slices.Compact(queues), known
 }
 
 // MayLead reports whether bindings lead from an exchange to a queue, whatever their keys. It returns true for an exchange with an

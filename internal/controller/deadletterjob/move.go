@@ -112,7 +112,8 @@ func (m Move) whyMessageDrops() func(to contract.Route) (why string) {
 		if len(from.dropping) == 0 {
 			return ""
 		}
-		for _, queue := range from.routes.MayReach(to.Exchange, to.RoutingKey) {
+		queues, _ := from.routes.Route(to.Exchange, to.RoutingKey)
+		for _, queue := range queues {
 			if why := from.dropping[queue]; why != "" {
 				return why
 			}
