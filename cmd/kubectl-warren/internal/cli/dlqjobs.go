@@ -31,7 +31,7 @@ func newJobs(c *cluster, streams genericiooptions.IOStreams) *cobra.Command {
 	all := cmd.Flags().BoolP("all-namespaces", "A", false, "list the Redrives and Purges of all namespaces")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if *all && len(args) > 0 {
-			return usageError("NAME and --all-namespaces are mutually exclusive: remove one of them")
+			return errNameAndAll
 		}
 		return listJobs(cmd.Context(), c, streams, output, args, *all)
 	}

@@ -50,7 +50,7 @@ func newDLQList(c *cluster, streams genericiooptions.IOStreams) *cobra.Command {
 func (l *listCommand) run(ctx context.Context, names []string) error {
 	switch {
 	case l.all && len(names) > 0:
-		return usageError("NAME and --all-namespaces are mutually exclusive: remove one of them")
+		return errNameAndAll
 	case l.watch && l.output.format != formatTable:
 		return usageError("--watch prints a table: remove --output %s", l.output.format)
 	}

@@ -58,6 +58,8 @@ func usageError(format string, values ...any) error {
 	return &exit{exitError, fmt.Errorf(format, values...)}
 }
 
+var errNameAndAll = usageError("NAME and --all-namespaces are mutually exclusive: remove one of them")
+
 // usage turns an error about the number of arguments into a usage error.
 func usage(check cobra.PositionalArgs) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {

@@ -49,7 +49,7 @@ func newStatus(c *cluster, streams genericiooptions.IOStreams) *cobra.Command {
 func (s *statusCommand) run(ctx context.Context, args []string) error {
 	switch {
 	case s.all && len(args) > 0:
-		return usageError("NAME and --all-namespaces are mutually exclusive: remove one of them")
+		return errNameAndAll
 	case s.watch && (s.output.format == formatJSON || s.output.format == formatYAML):
 		return usageError("--watch prints a table: remove --output %s", s.output.format)
 	}
