@@ -30,7 +30,7 @@ func run(args []string) error {
 		return errors.New("usage: messages FOLDER FILE.go…")
 	}
 	for _, file := range args[1:] {
-		page, err := page(file)
+		text, err := page(file)
 		if err != nil {
 			return err
 		}
@@ -38,7 +38,7 @@ func run(args []string) error {
 		if err := os.MkdirAll(filepath.Dir(target), 0o755); err != nil {
 			return err
 		}
-		if err := os.WriteFile(target, []byte(page), 0o644); err != nil {
+		if err := os.WriteFile(target, []byte(text), 0o644); err != nil {
 			return err
 		}
 	}
