@@ -51,7 +51,7 @@ quiet=(./internal/rabbit/recreate ./internal/rabbit ./internal/rabbit/{safedelet
 quick() {
   local status=0 modules=(./... ./consumer/... ./cmd/kubectl-warren/...)
   # Beside compilers, brokers would be too slow for the tests. This compiles packages and their tests.
-  go list -race -test -export -f '' "${modules[@]}"
+  go list -race -test -export "${modules[@]}" >/dev/null
   local longest=(./test/faults ./internal/rabbit/mover) last=(./test/e2e ./test/plugin)
   export WARREN_TEST_LABELS='!extended && !soak && !bench'
   run_parts cover-rabbit.out -short -p=3 -parallel=4 "${quiet[@]}" || status=1
