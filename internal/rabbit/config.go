@@ -82,6 +82,7 @@ func (c Config) managementOptions(to endpoints, timeout time.Duration, connectio
 	return management.Options{
 		URI: to.management, TLS: to.tls, Username: c.Username, Password: c.Password, VHost: c.VHost,
 		Endpoint: management.EndpointOf(c.AMQPURI), Timeout: timeout, Connections: connections, Limits: c.Limits,
+		HoldsLease: c.HoldsLease,
 	}
 }
 

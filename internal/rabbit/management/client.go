@@ -51,6 +51,8 @@ type Options struct {
 	// Connections is how many requests run at a time.
 	Connections int
 	Limits      *Limits
+	// HoldsLease reports whether this process still leads. If it does not, a Client writes nothing. If nil, the process always leads.
+	HoldsLease func() bool
 	// Wrap wraps the transport of all requests; nil for none.
 	Wrap func(http.RoundTripper) http.RoundTripper
 }
@@ -67,6 +69,9 @@ func NewClient(options Options) *Client {
 	transport.Protocols.SetHTTP1(true)
 	if options.Limits == nil {
 		options.Limits = NewLimits(0)
+	}
+	if options.HoldsLease == nil {
+		options.HoldsLease = func() bool { return true }
 	}
 	wrapped := http.RoundTripper(transport)
 	if options.Wrap != nil {
@@ -127,8 +132,14 @@ func (c *Client) Delete(ctx context.Context, path string) error {
 // write makes one request at a time. Usually RabbitMQ answers after the queues have applied a new policy. If another policy is written at
 // the same time, it may answer earlier, and a queue may apply the two policies in the wrong order, or only the second one. On 3.10 and 4.0,
 // a queue that changes from refusing to dropping messages, without accepting them in between, blocks its publishers permanently.
+//
+// It returns brokererr.ErrNotLeader if this process no longer leads when it may make the request. A process that is paused while the request
+// waits would otherwise write a policy that the next leader has removed.
 func (c *Client) write(ctx context.Context, method, path string, content any) error {
 	return c.writes.Hold(ctx, c.errs, func() error {
+		if !c.HoldsLease() {
+			return brokererr.ErrNotLeader
+		}
 		return c.do(ctx, method, path, "", content, func(response *http.Response) error {
 			gone := method == http.MethodDelete && response.StatusCode == http.StatusNotFound
 			if response.StatusCode < http.StatusMultipleChoices || gone {
@@ -171,9 +182,7 @@ func (c *Client) request(ctx context.Context, method, path, etag string, content
 		return c.errs.Unreachable(err)
 	}
 	request.SetBasicAuth(c.Username, c.Password)
-	// All requests are idempotent. With this header, net/http repeats a request if the broker closes an idle connection at that moment. It
-	// does not send a nil header.
-	request.Header["Idempotency-Key"] = nil
+	// net/http repeats a GET whose connection was closed. It must not repeat writes: after a pause, another process may lead.
 	request.Header.Set("Accept", "application/json")
 	request.Header.Set("Content-Type", "application/json")
 	if etag != "" {

@@ -62,7 +62,8 @@ type State struct {
 	Version vhost.Version
 }
 
-// API is the part of the management API that deletions use. *management.Client implements it.
+// API is the part of the management API that deletions use. *management.Client implements it. PutPolicy and DeletePolicy return
+// brokererr.ErrNotLeader if this process no longer leads.
 type API interface {
 	Cluster(ctx context.Context) (vhost.Cluster, error)
 	Policies(ctx context.Context) ([]vhost.Policy, error)
@@ -72,26 +73,6 @@ type API interface {
 	QueueInfos(ctx context.Context, queues []string, pattern string) (map[string]*management.QueueInfo, error)
 	BindingsOf(ctx context.Context, queue string) ([]vhost.Binding, error)
 	AllBindings(ctx context.Context) (map[string][]vhost.Binding, error)
-}
-
-// leaderAPI changes fences only while this process leads. The next leader takes down the fences that remain.
-type leaderAPI struct {
-	API
-	holdsLease func() bool
-}
-
-func (a leaderAPI) PutPolicy(ctx context.Context, name, pattern string, priority int, definition vhost.Arguments) error {
-	if !a.holdsLease() {
-		return brokererr.ErrNotLeader
-	}
-	return a.API.PutPolicy(ctx, name, pattern, priority, definition)
-}
-
-func (a leaderAPI) DeletePolicy(ctx context.Context, name string) error {
-	if !a.holdsLease() {
-		return brokererr.ErrNotLeader
-	}
-	return a.API.DeletePolicy(ctx, name)
 }
 
 // Settings configure a Deleter.
@@ -153,7 +134,6 @@ func New(settings Settings, observer Observer, changer Changer, api API) *Delete
 	if settings.HoldsLease == nil {
 		settings.HoldsLease = func() bool { return true }
 	}
-	api = leaderAPI{api, settings.HoldsLease}
 	d := &Deleter{
 		Settings: settings, observer: observer, changer: changer, api: api, errs: settings.Errors,
 		deletions: newRegister(settings.Standing),

@@ -1,0 +1,87 @@
+package management
+
+import (
+	"crypto/tls"
+	"errors"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/warren-mq/warren/internal/rabbit/brokererr"
+)
+
+type transport func(*http.Request) (*http.Response, error)
+
+func (t transport) RoundTrip(request *http.Request) (*http.Response, error) { return t(request) }
+
+// A process is paused while one policy is being written and another one waits. When it resumes, another process leads.
+func TestAWriteThatWaitedIsNotSentWithoutTheLease(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		sent, paused, lost := 0, make(chan struct{}), atomic.Bool{}
+		client := NewClient(Options{
+			URI: &url.URL{Scheme: "http", Host: "broker"}, Timeout: time.Minute, Connections: 2,
+			HoldsLease: func() bool { return !lost.Load() },
+			Wrap: func(http.RoundTripper) http.RoundTripper {
+				return transport(func(*http.Request) (*http.Response, error) {
+					sent++
+					<-paused
+					return &http.Response{StatusCode: http.StatusNoContent, Body: http.NoBody}, nil
+				})
+			},
+		})
+		results := make(chan error, 2)
+		for range 2 {
+			go func() { results <- client.PutPolicy(t.Context(), "warren-fence", "orders", 0, nil) }()
+			synctest.Wait()
+		}
+		lost.Store(true)
+		close(paused)
+		if err := <-results; err != nil {
+			t.Error(err)
+		}
+		if err := <-results; !errors.Is(err, brokererr.ErrNotLeader) {
+			t.Error(err)
+		}
+		if sent != 1 {
+			t.Errorf("%d policies were sent, want 1", sent)
+		}
+	})
+}
+
+// The broker closes a connection without an answer. A read is sent again, and a write is not: another process may lead by now.
+func TestOnlyReadsAreRepeated(t *testing.T) {
+	t.Parallel()
+	for method, want := range map[string]int32{http.MethodGet: 2, http.MethodPut: 1, http.MethodDelete: 1} {
+		t.Run(method, func(t *testing.T) {
+			t.Parallel()
+			var requests atomic.Int32
+			server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, request *http.Request) {
+				if request.URL.Path == "/api/whoami" {
+					return // the client keeps the connection
+				}
+				if requests.Add(1) == 1 {
+					panic(http.ErrAbortHandler)
+				}
+				w.Header().Set("Content-Type", "application/json")
+				_, _ = w.Write([]byte(`{}`))
+			}))
+			t.Cleanup(server.Close)
+			uri, err := url.Parse(server.URL)
+			if err != nil {
+				t.Fatal(err)
+			}
+			client := NewClient(Options{URI: uri, TLS: &tls.Config{MinVersion: tls.VersionTLS12}, Timeout: time.Minute, Connections: 1})
+			t.Cleanup(client.Close)
+			_, _ = client.Get(t.Context(), "/whoami", "", &struct{}{})
+			_ = client.do(t.Context(), method, "/policies", "", nil, func(*http.Response) error { return nil })
+			if got := requests.Load(); got != want {
+				t.Errorf("%d requests, want %d", got, want)
+			}
+		})
+	}
+}
