@@ -233,8 +233,8 @@ var _ = Describe("kubectl warren dlq", func() {
 		w.Redrive("first", `{consumerQueueRef: {name: orders}, rate: 1}`)
 		w.EventuallyRedrive("first", Condition("Ready", metav1.ConditionUnknown, "Moving"))
 		w.Account("warren-dead-letters", "deadletterqueue_editor_role")
-		w.eventuallyWarren(SatisfyAll(HaveField("Code", 1), HaveField("ErrOut", ContainSubstring(
-			`Redrive "first" takes messages of queue "orders.dlq". Suspend the Redrive, or try again when it has ended`))), "dlq", "show", "orders")
+		w.eventuallyWarren(SatisfyAll(HaveField("Code", 0), HaveField("Out", ContainSubstring(
+			"Not all messages were seen: a running Redrive or Purge holds messages (JobRunning)."))), "dlq", "show", "orders")
 		waiting := w.command("dlq", "redrive", "orders", "--yes", "--detach", "-o", "name")
 		out, errOut := &bytes.Buffer{}, &lines{}
 		waiting.Stdout, waiting.Stderr = out, errOut

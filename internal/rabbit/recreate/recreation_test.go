@@ -438,7 +438,7 @@ func TestRecreationGoesOnAfterCrashes(t *testing.T) {
 				var last *recreating
 				for n := range 3 {
 					last = recreation(t, vh, test.arguments)
-					last.record.Queue.Arguments[vhost.ArgDeliveryLimit] = int64(7 + n)
+					last.record.Queue.Arguments[vhost.ArgDeliveryLimit] = int64(1000 + n) // each crash counts as a delivery
 					last.record.Tiers = test.tiers
 					last.crashAfter(test.crashes(n))
 					if testing.Short() {
