@@ -289,7 +289,7 @@ func (h *headerTable) written(value any) string {
 	return fmt.Sprintf("%T(%v)", value, value)
 }
 
-// String formats each cell by its difference to the dead letter's.
+// String formats each cell by its difference to the dead letter's. The last row has the properties that every copy keeps.
 func (h *headerTable) String() string {
 	rows := map[string]bool{}
 	for _, cells := range h.cells {
@@ -299,9 +299,14 @@ func (h *headerTable) String() string {
 	}
 	text := &strings.Builder{}
 	fmt.Fprintf(text, "| | %s |\n|%s\n", strings.Join(h.columns, " | "), strings.Repeat(" --- |", len(h.columns)+1))
+	var unchanged []string
 	for _, row := range slices.Sorted(maps.Keys(rows)) {
-		fmt.Fprintf(text, "| %s |", row)
 		before, had := h.cells["dead letter"][row]
+		if had && !slices.ContainsFunc(h.columns, func(column string) bool { return h.cells[column][row] != before }) {
+			unchanged = append(unchanged, row+" "+before)
+			continue
+		}
+		fmt.Fprintf(text, "| %s |", row)
 		for _, column := range h.columns {
 			value, has := h.cells[column][row]
 			switch {
@@ -319,6 +324,7 @@ func (h *headerTable) String() string {
 		}
 		text.WriteByte('\n')
 	}
+	fmt.Fprintf(text, "| without change | %s |\n", strings.Join(unchanged, ", "))
 	return text.String()
 }
 

@@ -18,7 +18,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
-	"sigs.k8s.io/yaml"
 
 	"github.com/warren-mq/warren/api/v1alpha1"
 	. "github.com/warren-mq/warren/test/testenv"
@@ -207,30 +206,31 @@ func (s *scene) recording(kind, situation string) string {
 	return written(object.Object)
 }
 
-// written formats a resource as YAML. Each field of the status, and each item of a list there, is one line.
+// written formats a resource as YAML. Each field of the resource and of its status, and each item of a list there, is one line of JSON,
+// which is YAML.
 func written(resource map[string]any) string {
 	GinkgoHelper()
-	status, _ := resource["status"].(map[string]any)
-	delete(resource, "status")
-	text, err := yaml.Marshal(resource)
-	Expect(err).NotTo(HaveOccurred())
 	lines := &strings.Builder{}
-	lines.Write(text)
+	encoder := json.NewEncoder(lines)
+	encoder.SetEscapeHTML(false)
+	line := func(name string, value any) {
+		lines.WriteString(name)
+		Expect(encoder.Encode(value)).To(Succeed())
+	}
+	for _, field := range []string{"apiVersion", "kind", "metadata", "spec"} {
+		line(field+": ", resource[field])
+	}
 	lines.WriteString("status:\n")
-	line := json.NewEncoder(lines) // JSON is YAML
-	line.SetEscapeHTML(false)
+	status, _ := resource["status"].(map[string]any)
 	for _, field := range slices.Sorted(maps.Keys(status)) {
-		lines.WriteString("  " + field + ":")
 		items, isList := status[field].([]any)
 		if !isList || len(items) == 0 {
-			lines.WriteByte(' ')
-			Expect(line.Encode(status[field])).To(Succeed())
+			line("  "+field+": ", status[field])
 			continue
 		}
-		lines.WriteByte('\n')
+		lines.WriteString("  " + field + ":\n")
 		for _, item := range items {
-			lines.WriteString("  - ")
-			Expect(line.Encode(item)).To(Succeed())
+			line("  - ", item)
 		}
 	}
 	return lines.String()
