@@ -12,6 +12,7 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	amqp "github.com/rabbitmq/amqp091-go"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/cli-utils/pkg/kstatus/status"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -123,10 +124,17 @@ var _ = Describe("A queue is recreated", func() {
 	})
 })
 
-// mounted is the contract in a ConfigMap, as a pod that mounts the ConfigMap has it.
-type mounted func() contract.Contract
+// mounted is a ConfigMap whose contract is read as in a pod that mounts the ConfigMap. It uses no function of Ginkgo, because consumers call
+// it until a cleanup stops them.
+type mounted client.ObjectKey
 
-func (m mounted) Load(context.Context) (contract.Contract, error) { return m(), nil }
+func (m mounted) Load(ctx context.Context) (contract.Contract, error) {
+	found := &corev1.ConfigMap{}
+	if err := kube.Get(ctx, client.ObjectKey(m), found); err != nil {
+		return contract.Contract{}, err
+	}
+	return contract.Parse([]byte(found.Data["contract.json"]))
+}
 
 // pausingConsumers are consumers of the library with the contract of ConfigMap orders-contract.
 type pausingConsumers struct {
@@ -144,15 +152,12 @@ func newPausingConsumers(w *world, count int) *pausingConsumers {
 	var ended sync.WaitGroup
 	c.stop = sync.OnceFunc(func() { cancel(); ended.Wait() })
 	DeferCleanup(func() { c.stop() })
-	fromConfigMap := mounted(func() contract.Contract {
-		defer GinkgoRecover()
-		return contractOf(w.configMap("orders-contract"))
-	})
 	uri, err := url.Parse(newest.AMQPURI)
 	Expect(err).NotTo(HaveOccurred())
 	uri.User, uri.Path = url.UserPassword(newest.Username, newest.Password), "/"+w.VHost.Name
+	source := mounted{Namespace: w.Namespace, Name: "orders-contract"}
 	for i := range count {
-		made, err := consumer.New(consumer.NewConn(consumer.URI(uri.String())), fromConfigMap, c.handle,
+		made, err := consumer.New(consumer.NewConn(consumer.URI(uri.String())), source, c.handle,
 			consumer.WithLogger(slog.New(slog.NewTextHandler(GinkgoWriter, nil))),
 			consumer.WithObserver(consumer.Observer{State: func(to consumer.Transition) { c.observe(i, to) }}))
 		Expect(err).NotTo(HaveOccurred())
