@@ -47,7 +47,8 @@ pure() {
 # then Warren does not delete a queue.
 quiet=(./internal/rabbit/recreate ./internal/rabbit ./internal/rabbit/{safedelete,observe,brokermatch,change})
 
-# test/e2e and test/plugin run last and alone, because each runs as many specs at a time as the machine can bear.
+# test/e2e and test/plugin run last and alone, because each runs as many specs at a time as the machine can bear. In extended, test/faults
+# does, too.
 quick() {
   local status=0 modules=(./... ./consumer/... ./cmd/kubectl-warren/...)
   # Beside compilers, brokers would be too slow for the tests. This compiles packages and their tests.
@@ -74,10 +75,12 @@ quick() {
 extended() {
   export WARREN_TEST_PEERS=5 # how many share a queue in the model of internal/ownership
   export WARREN_TEST_LABELS=extended
+  local status=0
   run_parts cover-extended.out -p=2 ./internal/rabbit ./internal/rabbit/... ./internal/{ownership,topology/plan/recreationmodel} ./consumer \
-    ./internal/controller/brokers ./test/{e2e,faults,plugin,deployment,monitoring,cluster,consumer,facts,stopping,traffic} \
-    ./cmd/warren-conformance
-  [[ -z ${WARREN_COVERAGE:-} ]] || hack/coverage.sh cover-pure.out cover-rabbit.out cover.out cover-last.out cover-extended.out
+    ./internal/controller/brokers ./test/{deployment,monitoring,cluster,consumer,facts,stopping,traffic} ./cmd/warren-conformance || status=1
+  run_parts cover-extended-last.out -p=1 ./test/{e2e,faults,plugin} || status=1
+  ((!status)) || return "$status"
+  [[ -z ${WARREN_COVERAGE:-} ]] || hack/coverage.sh cover-{pure,rabbit}.out cover.out cover-last.out cover-extended{,-last}.out
 }
 
 "${1:?usage: hack/test.sh quick|extended}"
