@@ -135,7 +135,7 @@ func (p *pass) connectionClosed(reason *amqp.Error) error {
 	if reason == nil {
 		return p.Errs.OfOperation(amqp.ErrClosed)
 	}
-	under := slices.Collect(maps.Values(p.outlet.inFlight))
+	under := slices.Collect(maps.Values(p.inFlight()))
 	unreadable := reason.Code == amqp.InternalError || amqpconn.Undecodable(reason) ||
 		errors.Is(p.connection.Refusal(), amqpconn.ErrTooLarge)
 	switch {

@@ -7,6 +7,8 @@ import (
 
 	amqp "github.com/rabbitmq/amqp091-go"
 
+	"github.com/warren-mq/warren/internal/rabbit/amqpconn"
+	"github.com/warren-mq/warren/internal/rabbit/brokererr"
 	"github.com/warren-mq/warren/internal/topology/topologytest"
 )
 
@@ -27,6 +29,17 @@ func quiescent() *pass {
 type acked bool
 
 func (a acked) Acked() bool { return bool(a) }
+
+// The broker ends the connection with a reason before the channel for copies is open.
+func TestAConnectionThatEndsBeforeItIsOpen(t *testing.T) {
+	t.Parallel()
+	p := quiescent()
+	p.connection, p.outlet = &amqpconn.Conn{}, nil
+	err := p.connectionClosed(&amqp.Error{Code: amqp.InternalError, Reason: "stopping", Server: true})
+	topologytest.Equal(t, "the error names the cause", true, errors.Is(err, errCrashed))
+	err = p.connectionClosed(&amqp.Error{Code: amqp.ConnectionForced, Reason: "stopping", Server: true})
+	topologytest.Equal(t, "the connection has failed", true, errors.Is(err, brokererr.ErrUnreachable))
+}
 
 // The broker closes the channel for copies because of the third message, after it has confirmed the first two and the fourth. The pass
 // publishes only the third message again.
