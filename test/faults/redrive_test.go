@@ -58,7 +58,7 @@ var _ = Describe("A Redrive", Label("redrive"), func() {
 		Expect(distinct).To(BeNumerically("<=", r.limit))
 		r.expectRange(distinct)
 		// A message that was moved right before a kill is in both queues.
-		r.EventuallyMessages("orders.dlq", BeNumerically(">=", redriven-distinct))
+		r.EventuallyMessages("orders.dlq", And(BeNumerically(">=", redriven-distinct), BeNumerically("<=", redriven-distinct+mishaps*window)))
 		for _, number := range r.numbersIn("orders.dlq") {
 			copies[number]++
 		}
