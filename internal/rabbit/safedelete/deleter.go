@@ -158,7 +158,7 @@ func (d *Deleter) Close() {
 func (d *Deleter) IsDeleting(queue string) bool {
 	d.deletions.mu.Lock()
 	defer d.deletions.mu.Unlock()
-	return d.deletions.queues[queue]
+	return d.deletions.queues[queue] != nil
 }
 
 // LastDeletion returns when a group of queues was last deleted; zero if none was.

@@ -32,7 +32,7 @@ type register struct {
 	mu       sync.Mutex
 	withheld int // slots that are not given out for now; see fenced
 	closed   bool
-	queues   map[string]bool
+	queues   map[string]context.CancelCauseFunc // of the deletions that work on these queues
 	// fences are the fences of deletions, by policy name. The value is zero while a fence is in use, and otherwise the time since which the
 	// fence has been left behind.
 	fences   map[string]time.Time
@@ -71,9 +71,8 @@ type searched struct {
 func newRegister(standing *Standing) *register {
 	d := &register{
 		standing: standing, requests: retry.NewSlots(RequestLimit), slots: make(chan struct{}, fenceLimit),
-		queues: map[string]bool{}, fences: map[string]time.Time{}, failures: map[string]string{}, unansweredAt: map[string]time.Time{},
-		seen:     map[string]time.Time{},
-		searches: map[string]*searched{}, vanishing: map[string]vanishing{},
+		queues: map[string]context.CancelCauseFunc{}, fences: map[string]time.Time{}, failures: map[string]string{},
+		unansweredAt: map[string]time.Time{}, seen: map[string]time.Time{}, searches: map[string]*searched{}, vanishing: map[string]vanishing{},
 	}
 	d.closing, d.close = context.WithCancel(context.Background())
 	return d
@@ -83,6 +82,9 @@ func newRegister(standing *Standing) *register {
 func (r *register) stop(limit time.Duration) {
 	r.mu.Lock()
 	r.closed = true
+	for _, cancel := range r.queues {
+		cancel(brokererr.ErrClosed)
+	}
 	if r.again != nil {
 		r.again.Stop()
 	}
@@ -109,17 +111,15 @@ func (r *register) begin(ctx context.Context, queues []string) (context.Context,
 	if r.closed {
 		return nil, nil, "", brokererr.ErrClosed
 	}
-	if busy := slices.IndexFunc(queues, func(queue string) bool { return r.queues[queue] }); busy >= 0 {
+	if busy := slices.IndexFunc(queues, func(queue string) bool { return r.queues[queue] != nil }); busy >= 0 {
 		return nil, nil, queues[busy], errBusy
 	}
+	ctx, cancel := context.WithCancelCause(ctx)
 	for _, queue := range queues {
-		r.queues[queue] = true
+		r.queues[queue] = cancel
 	}
 	r.running.Add(1)
-	ctx, cancel := context.WithCancelCause(ctx)
-	stop := context.AfterFunc(r.closing, func() { cancel(brokererr.ErrClosed) })
 	return ctx, func() {
-		stop()
 		cancel(nil)
 		r.mu.Lock()
 		defer r.mu.Unlock()

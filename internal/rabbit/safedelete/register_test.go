@@ -1,12 +1,33 @@
 package safedelete
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/warren-mq/warren/internal/rabbit/brokererr"
 )
+
+// When the connection is about to be closed, no running deletion can delete another queue.
+func TestTheEndOfAConnectionEndsItsDeletions(t *testing.T) {
+	t.Parallel()
+	for range 1000 {
+		d := newRegister(&Standing{})
+		ctx, end, _, err := d.begin(t.Context(), []string{"orders", "orders.dlq"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		go d.stop(time.Minute)
+		<-d.closing.Done()
+		if err := context.Cause(ctx); !errors.Is(err, brokererr.ErrClosed) {
+			t.Fatalf("the deletion may continue: %v", err)
+		}
+		end()
+	}
+}
 
 // Deletions that take too long leave fewer places to other deletions, but never none. Deletions that end well return the places.
 func TestFewerDeletionsAtATimeWhereTheBrokerIsSlow(t *testing.T) {
