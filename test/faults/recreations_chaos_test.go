@@ -171,7 +171,8 @@ func (c *recreateChaos) run() {
 	}
 }
 
-// editWhenEmpty pauses the publishers until the recreation begins: under load a queue without consumers is never empty.
+// editWhenEmpty pauses the publishers until the recreation begins: under load a queue without consumers is never empty. After a restart,
+// a node returns expired messages up to three minutes late, so it also starts the consumers again.
 func (c *recreateChaos) editWhenEmpty() func() *v1alpha1.RecreationResult {
 	GinkgoHelper()
 	for _, publisher := range c.all() {
@@ -180,7 +181,17 @@ func (c *recreateChaos) editWhenEmpty() func() *v1alpha1.RecreationResult {
 	c.awaitEmpty()
 	c.stopConsumers()
 	ended := c.edit(v1alpha1.RecreatePolicyWhenEmpty)
-	c.awaitPhase(v1alpha1.RecreationDiverting, ended)
+	c.await(func() bool {
+		if c.hasReached(v1alpha1.RecreationDiverting, ended) {
+			return true
+		}
+		if c.VHost.Ready("orders") > 0 {
+			c.consume()
+			c.awaitEmpty()
+			c.stopConsumers()
+		}
+		return false
+	})
 	for _, publisher := range c.all() {
 		publisher.Resume()
 	}

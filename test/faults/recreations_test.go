@@ -156,9 +156,13 @@ var phases = []v1alpha1.RecreationPhase{
 // awaitPhase waits until a recreation is in a phase or has passed it.
 func (r *recreating) awaitPhase(phase v1alpha1.RecreationPhase, ended func() *v1alpha1.RecreationResult) {
 	GinkgoHelper()
-	r.await(func() bool {
-		return slices.Index(phases, r.current().Phase) >= slices.Index(phases, phase) || ended() != nil
-	})
+	r.await(func() bool { return r.hasReached(phase, ended) })
+}
+
+// hasReached reports whether a recreation is in a phase or has passed it.
+func (r *recreating) hasReached(phase v1alpha1.RecreationPhase, ended func() *v1alpha1.RecreationResult) bool {
+	GinkgoHelper()
+	return slices.Index(phases, r.current().Phase) >= slices.Index(phases, phase) || ended() != nil
 }
 
 // recreationLimit is how long a recreation may take. After a crash, the fence stays closed for 30 s.
