@@ -1,11 +1,16 @@
 package faults
 
 import (
+	"encoding/base64"
+	"fmt"
+	"net/http"
+	"strings"
 	"time"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 
+	"github.com/warren-mq/warren/api/v1alpha1"
 	. "github.com/warren-mq/warren/test/testenv"
 )
 
@@ -43,6 +48,27 @@ var _ = Describe("An API server that is stopped and started again", func() {
 		}
 		w.ExpectExactly()
 		flow.noneLost()
+	})
+})
+
+var _ = Describe("A ConsumerQueue that the API server removes despite its finalizer", func() {
+	// The API server does so if it handles a deletion while Warren adds the finalizer, see
+	// https://github.com/kubernetes/kubernetes/issues/77988. Here the spec removes the ConsumerQueue from etcd.
+	It("leaves nothing at the broker", Extended, func() {
+		useOwnAPIServer()
+		w := newWorld(shared)
+		startManager(w)
+		names := w.Queues("orders", 2, ordinary)
+		w.settled(2)
+		key := fmt.Sprintf("/registry/%s/consumerqueues/%s/%s", v1alpha1.GroupVersion.Group, w.Namespace, names[0])
+		request := fmt.Sprintf(`{"key": %q}`, base64.StdEncoding.EncodeToString([]byte(key)))
+		etcd := kube.Environment.ControlPlane.Etcd.URL.JoinPath("v3", "kv", "deleterange").String()
+		answer, err := http.Post(etcd, "application/json", strings.NewReader(request))
+		Expect(err).NotTo(HaveOccurred())
+		Expect(answer.Body.Close()).To(Succeed())
+		Expect(answer).To(HaveHTTPStatus(http.StatusOK))
+		w.settled(1)
+		w.ExpectExactly()
 	})
 })
 

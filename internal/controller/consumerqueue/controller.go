@@ -52,6 +52,7 @@ type Reconciler struct {
 	limiter            *brokers.Limiter
 	recreations        *recreationTasks
 	statuses           statuswriter.Writer
+	unprotected        unprotected
 	// deleted records when this manager first saw a deletion, contracts when it first saw a contract in the status.
 	deleted, contracts *retrybudget.FirstSeen
 	// The retry budgets of a deletion, by cause: the broker could not be reached, it refused, it needs time (see
@@ -114,19 +115,13 @@ func Setup(mgr ctrl.Manager, connections *brokers.Pool, concurrent int) (*Reconc
 // changed.
 func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Result, error) {
 	r.leadsSince()
-	cq := &v1alpha1.ConsumerQueue{}
-	err := r.client.Get(ctx, request.NamespacedName, cq)
-	if apierrors.IsNotFound(err) {
-		r.forget(request.NamespacedName)
+	cq, exists, err := r.get(ctx, request.NamespacedName)
+	if err != nil || cq == nil {
 		r.limiter.Decline(request.NamespacedName)
-		return ctrl.Result{}, nil
-	}
-	if err != nil {
-		r.limiter.Decline(request.NamespacedName)
-		return ctrl.Result{}, fmt.Errorf("get ConsumerQueue: %w", err)
+		return ctrl.Result{}, err
 	}
 	ownership.RestoreIntents(cq)
-	if !r.index.Await(ctx, cq, trigger.CacheSyncDelay) {
+	if exists && !r.index.Await(ctx, cq, trigger.CacheSyncDelay) {
 		r.limiter.Decline(request.NamespacedName)
 		return ctrl.Result{RequeueAfter: trigger.Jittered(trigger.CacheSyncDelay)}, nil
 	}
@@ -160,6 +155,25 @@ func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 		done.RequeueAfter = pauseIn
 	}
 	return done.Result, nil
+}
+
+// get returns a ConsumerQueue from the cache, or one that no longer exists but is unprotected; nil if it is gone.
+func (r *Reconciler) get(ctx context.Context, key client.ObjectKey) (cq *v1alpha1.ConsumerQueue, exists bool, err error) {
+	cq = &v1alpha1.ConsumerQueue{}
+	err = r.client.Get(ctx, key, cq)
+	former := r.unprotected.get(key)
+	switch {
+	case apierrors.IsNotFound(err):
+		if former == nil {
+			r.forget(key)
+		}
+		return former, false, nil
+	case err != nil:
+		return nil, false, fmt.Errorf("get ConsumerQueue: %w", err)
+	case former != nil: // the new ConsumerQueue of this name specifies the topology
+		r.forget(key)
+	}
+	return cq, true, nil
 }
 
 // reconciled is what a reconciliation returns to the workqueue.
@@ -203,4 +217,5 @@ func (r *Reconciler) forget(key client.ObjectKey) {
 	metrics.ForgetConsumerQueue(key.Namespace, key.Name)
 	r.recreations.forget(key)
 	r.statuses.Forget(key)
+	r.unprotected.forget(key)
 }

@@ -58,6 +58,9 @@ func (r *Reconciler) indexPeers() handler.EventHandler {
 			enqueue(q, deleted, true)
 			key := client.ObjectKeyFromObject(deleted)
 			r.index.Remove(key)
+			if !e.DeleteStateUnknown && r.unprotected.record(deleted) {
+				trigger.Enqueue(q, trigger.Noticed, reconcile.Request{NamespacedName: key})
+			}
 			r.enqueueAffectedByConsent(q, deleted, deleted)
 			r.enqueueDeadLetterPeer(q, key, ownership.DeadLetterQueueOf(deleted), ownership.DeadLetterQueue{})
 		},

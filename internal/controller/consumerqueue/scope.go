@@ -147,9 +147,11 @@ func (s *scope) removeFinalizer(ctx context.Context, kind, note string) error {
 			recreation.Backlog, recreation.Hold, recreation.Queue)
 		kind, note = corev1.EventTypeWarning, strings.TrimPrefix(note+"; "+hold, "; ")
 	}
-	before := s.cq.DeepCopy()
-	controllerutil.RemoveFinalizer(s.cq, v1alpha1.TopologyFinalizer)
-	err := s.patchMetadata(ctx, before)
+	before, err := s.cq.DeepCopy(), error(nil)
+	if s.unprotected.get(s.key()) == nil {
+		controllerutil.RemoveFinalizer(s.cq, v1alpha1.TopologyFinalizer)
+		err = s.patchMetadata(ctx, before)
+	}
 	if client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("remove finalizer: %w", asStaleCache(err))
 	}
