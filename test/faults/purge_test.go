@@ -6,6 +6,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -101,5 +102,5 @@ func (r *redrive) expectOdd(crashed bool) {
 	if crashed {
 		slices.Sort(numbers)
 	}
-	Expect(slices.Equal(numbers, want)).To(BeTrue(), "those that do not match are there")
+	Expect(cmp.Diff(want, numbers)).To(BeEmpty())
 }
