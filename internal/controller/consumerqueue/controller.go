@@ -157,7 +157,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 	return done.Result, nil
 }
 
-// get returns a ConsumerQueue from the cache, or one that no longer exists but is unprotected; nil if it is gone.
+// get returns a ConsumerQueue from the cache, or an unprotected one that no longer exists; nil if there is neither.
 func (r *Reconciler) get(ctx context.Context, key client.ObjectKey) (cq *v1alpha1.ConsumerQueue, exists bool, err error) {
 	cq = &v1alpha1.ConsumerQueue{}
 	err = r.client.Get(ctx, key, cq)

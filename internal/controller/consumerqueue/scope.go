@@ -147,11 +147,7 @@ func (s *scope) removeFinalizer(ctx context.Context, kind, note string) error {
 			recreation.Backlog, recreation.Hold, recreation.Queue)
 		kind, note = corev1.EventTypeWarning, strings.TrimPrefix(note+"; "+hold, "; ")
 	}
-	before, err := s.cq.DeepCopy(), error(nil)
-	if s.unprotected.get(s.key()) == nil {
-		controllerutil.RemoveFinalizer(s.cq, v1alpha1.TopologyFinalizer)
-		err = s.patchMetadata(ctx, before)
-	}
+	err := s.patchFinalizer(ctx)
 	if client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("remove finalizer: %w", asStaleCache(err))
 	}
@@ -162,6 +158,16 @@ func (s *scope) removeFinalizer(ctx context.Context, kind, note string) error {
 	s.forget(s.key())
 	s.status = s.cq.Status.DeepCopy() // the resource is gone, so there is no status to write
 	return nil
+}
+
+// patchFinalizer removes the finalizer from the resource, unless the API server has removed the whole resource.
+func (s *scope) patchFinalizer(ctx context.Context) error {
+	if s.unprotected.get(s.key()) != nil {
+		return nil
+	}
+	before := s.cq.DeepCopy()
+	controllerutil.RemoveFinalizer(s.cq, v1alpha1.TopologyFinalizer)
+	return s.patchMetadata(ctx, before)
 }
 
 // patchMetadata writes changed metadata. It fails if the resource is not the newest version.
