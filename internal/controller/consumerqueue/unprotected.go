@@ -4,7 +4,6 @@ import (
 	"sync"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
@@ -26,7 +25,7 @@ func (u *unprotected) record(last *v1alpha1.ConsumerQueue) bool {
 		return false
 	}
 	cq := last.DeepCopy()
-	cq.DeletionTimestamp = ptr.To(metav1.Now())
+	cq.DeletionTimestamp = new(metav1.Now())
 	if cq.Spec.DeletionPolicy == v1alpha1.DeletionPolicyDelete {
 		cq.Spec.DeletionPolicy = v1alpha1.DeletionPolicyDeleteIfEmpty
 	}

@@ -72,7 +72,8 @@ func newRegister(standing *Standing) *register {
 	d := &register{
 		standing: standing, requests: retry.NewSlots(RequestLimit), slots: make(chan struct{}, fenceLimit),
 		queues: map[string]context.CancelCauseFunc{}, fences: map[string]time.Time{}, failures: map[string]string{},
-		unansweredAt: map[string]time.Time{}, seen: map[string]time.Time{}, searches: map[string]*searched{}, vanishing: map[string]vanishing{},
+		unansweredAt: map[string]time.Time{}, seen: map[string]time.Time{},
+		searches: map[string]*searched{}, vanishing: map[string]vanishing{},
 	}
 	d.closing, d.close = context.WithCancel(context.Background())
 	return d
