@@ -6,16 +6,19 @@ import (
 
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 
 	"github.com/warren-mq/warren/api/v1alpha1"
+	"github.com/warren-mq/warren/internal/controller/conditions"
 	"github.com/warren-mq/warren/internal/controller/controllertest"
 	"github.com/warren-mq/warren/internal/topology/topologytest"
 	"github.com/warren-mq/warren/test/deadline"
 )
 
-// remove removes the ConsumerQueue from the API server with its finalizer, and tells the reconciler.
+// remove removes the ConsumerQueue from the API server despite its finalizer. The reconciler receives the event; missed means that the watch
+// was interrupted.
 func (w *world) remove(missed bool) {
 	w.t.Helper()
 	last := w.get()
@@ -100,5 +103,5 @@ func TestANewConsumerQueueFollowsOneThatWasRemovedDespiteItsFinalizer(t *testing
 	if w.reconciler.unprotected.get(controllertest.Orders) != nil {
 		t.Error("the topology of the new ConsumerQueue would be deleted")
 	}
-	topologytest.Equal(t, "Ready", true, w.get().Status.Conditions[0].Status == "True")
+	topologytest.Equal(t, "Ready", metav1.ConditionTrue, conditions.Ready(w.get().Status.Conditions).Status)
 }

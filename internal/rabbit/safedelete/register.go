@@ -32,7 +32,8 @@ type register struct {
 	mu       sync.Mutex
 	withheld int // slots that are not given out for now; see fenced
 	closed   bool
-	queues   map[string]context.CancelCauseFunc // of the deletions that work on these queues
+	// queues has the function that cancels the running deletion of a queue, by queue name.
+	queues map[string]context.CancelCauseFunc
 	// fences are the fences of deletions, by policy name. The value is zero while a fence is in use, and otherwise the time since which the
 	// fence has been left behind.
 	fences   map[string]time.Time
