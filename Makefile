@@ -109,8 +109,8 @@ bench-memory: ## Measure the memory of a manager during browses, exports, counts
 	WARREN_MEMORY_PERCENT=$${WARREN_MEMORY_PERCENT:-100} hack/with-parts.sh newest -- go test -count=1 -timeout=1h ./test/faults -run='^TestFaults$$' -ginkgo.label-filter=memory -v
 
 .PHONY: chaos-pairs
-chaos-pairs: ## Start two users of dead letters at random moments, in WARREN_PAIRS pairs (500), and compare their reports.
-	WARREN_PAIRS=$${WARREN_PAIRS:-500} hack/with-parts.sh newest -- go test -count=1 -timeout=3h ./test/e2e -ginkgo.label-filter=pairs -v
+chaos-pairs: ## Start two users of dead letters at random moments, in WARREN_PAIRS pairs (500) on each RabbitMQ, and compare their reports.
+	WARREN_PAIRS=$${WARREN_PAIRS:-500} hack/with-parts.sh brokers -- go test -count=1 -timeout=3h ./test/e2e -ginkgo.timeout=3h -ginkgo.label-filter=pairs -v
 
 .PHONY: chaos-recreate
 chaos-recreate: ## Count the messages that recreations lose and repeat while managers and nodes are killed under load; WARREN_CHAOS_SETUPS="3.10 4.0 4.3 4.3x3".
@@ -120,7 +120,7 @@ chaos-recreate: ## Count the messages that recreations lose and repeat while man
 
 .PHONY: chaos-redrive
 chaos-redrive: ## Count the messages that a Redrive loses and repeats, and a Purge deletes, while manager, broker and connections fail; WARREN_CHAOS_MESSAGES=1000000 WARREN_CHAOS_FAULTS=20.
-	hack/with-parts.sh newest -- go test -count=1 -timeout=3h ./test/faults -run='^TestFaults$$' -ginkgo.label-filter=redrive -v
+	hack/with-parts.sh newest -- go test -count=1 -timeout=3h ./test/faults -run='^TestFaults$$' -ginkgo.timeout=3h -ginkgo.label-filter=redrive -v $(TESTFLAGS)
 
 .PHONY: crashpoints
 crashpoints: ## Kill the manager before and after its writes in recreations, deletions, Redrives and Purges, and compare the ends; at most 2 hours.

@@ -18,6 +18,7 @@ import (
 
 	deadletters "github.com/warren-mq/warren/api/deadletters/v1alpha1"
 	"github.com/warren-mq/warren/api/v1alpha1"
+	"github.com/warren-mq/warren/test/brokers"
 	"github.com/warren-mq/warren/test/deadline"
 	. "github.com/warren-mq/warren/test/testenv"
 )
@@ -200,8 +201,8 @@ func isComplete(conditions []metav1.Condition) bool {
 }
 
 var _ = Describe("Two users of dead letters that begin at random moments", Label("pairs"), Extended, Long, func() {
-	It("report correct numbers, and see all dead letters unless a consumer holds some", func() {
-		w := newWorld(newest)
+	onEachBroker("report correct numbers, and see all dead letters unless a consumer holds some", func(broker brokers.Broker) {
+		w := newWorld(broker)
 		names := []string{"browse", "export", "count", "Redrive", "Purge", "consumer"}
 		reader := w.deadLetterClient(admin)
 		pairs := pairCount()

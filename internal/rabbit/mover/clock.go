@@ -131,7 +131,7 @@ func (p *pass) end() error {
 // checkSource checks whether the queue is empty. It waits for consumers that may return messages: a cut connection, even of this
 // move, holds messages until the broker detects the cut. The queue counts as empty after two counts of zero messages without a
 // delivery in between. At the first count, a busy broker may still be sending messages that it has taken out of the queue. These
-// messages arrive before the broker answers on their channel.
+// messages arrive before the broker answers on their channel. At the second count, the pass must have taken all of them.
 func (p *pass) checkSource(idle time.Duration) error {
 	declared, exists, err := p.declared(p.Queue)
 	if err != nil {
@@ -141,7 +141,8 @@ func (p *pass) checkSource(idle time.Duration) error {
 		return nil
 	}
 	heldByOthers := p.browse == nil && declared.Consumers > p.intake.consumers() && idle < unnoticed
-	isEmpty := exists && declared.Messages == 0 && !heldByOthers && p.takenWhenEmpty == p.taken
+	arrived := p.connection.Unsettled() - p.intake.unsettled() // and not yet taken
+	isEmpty := exists && declared.Messages == 0 && arrived == 0 && !heldByOthers && p.takenWhenEmpty == p.taken
 	p.drained = isEmpty
 	p.takenWhenEmpty = never
 	if declared.Messages == 0 {
@@ -259,7 +260,7 @@ func (p *pass) giveBack(ctx context.Context) error {
 			return source.Messages, err
 		})
 		if err != nil {
-			p.Log.V(1).Info("Messages may have changed their order", "queue", p.Queue, "reason", err.Error())
+			p.Log.Info("Messages may have changed their order", "queue", p.Queue, "reason", err.Error())
 		}
 	}
 	before, _, err := p.declared(p.Queue)

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/go-logr/logr/funcr"
 	. "github.com/onsi/gomega"
 
 	"github.com/warren-mq/warren/internal/topology/topologytest"
@@ -93,7 +94,7 @@ func TestDeleteUntilItIsStopped(t *testing.T) {
 }
 
 // A count has returned all messages of a slow broker. A stop does not take all of them to keep the order, because the socket would be
-// closed before the end.
+// closed before the end. The log says so.
 func TestDeleteFromASlowBrokerUntilItIsStopped(t *testing.T) {
 	deadline.InTestAll(t)
 	each(t, func(t *testing.T, vh *brokers.VHost) {
@@ -107,8 +108,10 @@ func TestDeleteFromASlowBrokerUntilItIsStopped(t *testing.T) {
 			}
 			return netfault.Pass
 		})
+		logged := ""
 		running := start(t, vh, deleting(func(c *Config) {
 			c.Dial, c.Settings = dialer(t, vh, proxy.URI), func() Settings { return Settings{Rate: 300} }
+			c.Log = funcr.New(func(_, line string) { logged += line + "\n" }, funcr.Options{})
 		}))
 		NewWithT(t).Eventually(func() int { return running.Progress().Moved }).WithTimeout(within).Should(BeNumerically(">", 100))
 		running.Stop()
@@ -116,6 +119,7 @@ func TestDeleteFromASlowBrokerUntilItIsStopped(t *testing.T) {
 		topologytest.Equal(t, "error", nil, err)
 		topologytest.Equal(t, "unsure", 0, progress.Unsure)
 		holds(t, vh, source, messages-progress.Moved)
+		NewWithT(t).Expect(logged).To(ContainSubstring("Messages may have changed their order"))
 	})
 }
 

@@ -189,12 +189,12 @@ func (in *intake) endCurrent() error {
 
 // sweep takes the ready messages that were returned before, so that the intake can return all of them in order. A quorum queue has a
 // separate list of returned messages. It delivers that list first, and appends newly returned messages to its end. limit is the maximum
-// duration of the sweep. Messages that the sweep does not reach and the messages that the intake returns lose their order. left returns the
-// number of ready messages. Each channel takes more messages than the previous one, but few in excess, because each excess message joins
+// duration of the sweep. If it ends the sweep, the order of the messages changes, and sweep returns errUnswept. left returns the number of
+// ready messages. Each channel takes more messages than the previous one, but few in excess, because each excess message joins
 // the list of returned messages.
 func (in *intake) sweep(limit time.Duration, left func() (int, error)) error {
 	end := time.Now().Add(limit)
-	for prefetch := firstSweep; in.holds() && !in.fresh && time.Now().Before(end); prefetch = min(2*prefetch, maxHeld) {
+	for prefetch := firstSweep; in.unsettled() > 0 && !in.fresh && time.Now().Before(end); prefetch = min(2*prefetch, maxHeld) {
 		waiting, err := left()
 		if err != nil || waiting == 0 {
 			return err
@@ -206,8 +206,13 @@ func (in *intake) sweep(limit time.Duration, left func() (int, error)) error {
 			return err
 		}
 	}
+	if in.unsettled() > 0 && !in.fresh {
+		return errUnswept
+	}
 	return nil
 }
+
+var errUnswept = errors.New("the broker is too slow to deliver all messages that were returned before")
 
 const (
 	// firstSweep is how many messages the first channel of a sweep takes.
@@ -216,9 +221,12 @@ const (
 	sweepLimit = 20 * time.Second
 )
 
-// holds reports whether the intake will return messages.
-func (in *intake) holds() bool {
-	return slices.ContainsFunc(in.channels, func(channel *intakeChannel) bool { return channel.delivered > channel.acknowledged })
+// unsettled is how many messages the intake has taken and not acknowledged.
+func (in *intake) unsettled() (count int) {
+	for _, channel := range in.channels {
+		count += int(channel.delivered - channel.acknowledged)
+	}
+	return count
 }
 
 func (in *intake) hasAcknowledged() bool {

@@ -99,20 +99,27 @@ type run struct {
 	err    error
 }
 
+// configOf configures a move of all messages from source to destination.
+func configOf(t *testing.T, vh *brokers.VHost) Config {
+	t.Helper()
+	return Config{
+		Dial: dialer(t, vh, vh.Broker.AMQPURI), Log: testr.NewWithOptions(t, testr.Options{Verbosity: 1}),
+		Errs:  brokererr.Errors{Username: vh.Broker.Username, Password: vh.Broker.Password, VHost: vh.Name},
+		Queue: source, Destination: destination, Filter: toDestination{}, Copier: toDestination{},
+		Settings: func() Settings { return Settings{MaxDepth: -1} }, Total: vh.Ready(source), MaxFailures: 10,
+	}
+}
+
 // start begins a move from source to destination, with a changed Config.
 func start(t *testing.T, vh *brokers.VHost, change func(*Config)) *run {
 	t.Helper()
 	ctx, stop := context.WithCancel(t.Context())
 	r := &run{t: t, Stop: stop, ended: make(chan struct{})}
-	errs := brokererr.Errors{Username: vh.Broker.Username, Password: vh.Broker.Password, VHost: vh.Name}
-	config := Config{
-		Dial: dialer(t, vh, vh.Broker.AMQPURI), Errs: errs, Log: testr.NewWithOptions(t, testr.Options{Verbosity: 1}), Queue: source, Destination: destination,
-		Filter: toDestination{}, Copier: toDestination{}, Settings: func() Settings { return Settings{MaxDepth: -1} }, Total: vh.Ready(source), MaxFailures: 10,
-		Report: func(progress Progress) {
-			r.mu.Lock()
-			defer r.mu.Unlock()
-			r.latest = progress
-		},
+	config := configOf(t, vh)
+	config.Report = func(progress Progress) {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		r.latest = progress
 	}
 	change(&config)
 	go func() {
