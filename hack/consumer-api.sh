@@ -1,23 +1,26 @@
 #!/usr/bin/env bash
-# Shows how the API of the Go module in consumer/ differs from that of its latest tag. From v1 on, an incompatible change fails.
+# Shows how the API of each Go module of the consumer library differs from that of its latest tag. From v1 on, an incompatible change fails.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
 readonly apidiff=golang.org/x/exp/cmd/apidiff@v0.0.0-20261113113407-e3970619a1a4
-readonly module=github.com/warren-mq/warren/consumer
-tag=$(git tag --list 'consumer/v*' --sort=-version:refname | head -n 1)
-if [[ -z $tag ]]; then
-  echo "consumer/ has no tag yet, so there is nothing to compare with"
-  exit 0
-fi
-
 folder=$(mktemp -d)
-trap 'git worktree remove --force "$folder/tagged" 2>/dev/null; rm -rf "$folder"' EXIT
-git worktree add --quiet --detach "$folder/tagged" "$tag"
+trap 'rm -rf "$folder"; git worktree prune' EXIT
 export GOWORK=off GOFLAGS=
 GOBIN=$folder go install "$apidiff"
-(cd "$folder/tagged/consumer" && "$folder/apidiff" -m -w "$folder/before" "$module")
-(cd consumer && "$folder/apidiff" -m -w "$folder/after" "$module")
-"$folder/apidiff" -m "$folder/before" "$folder/after"
-incompatible=$("$folder/apidiff" -m -incompatible "$folder/before" "$folder/after")
-[[ $tag == consumer/v0.* || -z $incompatible ]] || { echo "incompatible with $tag" >&2 && exit 1; }
+
+for path in consumer consumer/otelconsumer; do
+  module=github.com/warren-mq/warren/$path
+  tag=$(git tag --list "$path/v*" --sort=-version:refname | head -n 1)
+  if [[ -z $tag ]]; then
+    echo "$path/ has no tag yet, so there is nothing to compare with"
+    continue
+  fi
+  git worktree add --quiet --detach "$folder/tagged" "$tag"
+  (cd "$folder/tagged/$path" && "$folder/apidiff" -m -w "$folder/before" "$module")
+  (cd "$path" && "$folder/apidiff" -m -w "$folder/after" "$module")
+  git worktree remove --force "$folder/tagged"
+  "$folder/apidiff" -m "$folder/before" "$folder/after"
+  incompatible=$("$folder/apidiff" -m -incompatible "$folder/before" "$folder/after")
+  [[ $tag == "$path"/v0.* || -z $incompatible ]] || { echo "incompatible with $tag" >&2 && exit 1; }
+done
