@@ -48,7 +48,7 @@ func main() {
 	ctrl.SetLogger(newLogger(&given.Zap))
 	setGCPercent()
 	if err := run(&given); err != nil {
-		ctrl.Log.Error(err, "Stopped")
+		ctrl.Log.Error(err, "The manager has stopped")
 		os.Exit(1)
 	}
 }

@@ -51,7 +51,7 @@ func Register(registry prometheus.Registerer) error {
 // Counter counts events.
 type Counter struct{ vector *prometheus.CounterVec }
 
-// Inc counts an event.
+// Inc adds 1 to the series with these label values, which are in the order of Definition.Labels.
 func (c *Counter) Inc(labels ...string) { c.vector.WithLabelValues(labels...).Inc() }
 
 // Add counts several events.
@@ -74,7 +74,7 @@ func ForgetConsumerQueue(namespace, name string) {
 	}
 }
 
-// Histogram measures durations.
+// Histogram is a histogram of durations in seconds.
 type Histogram struct{ vector *prometheus.HistogramVec }
 
 // Observe records a duration.
@@ -82,7 +82,7 @@ func (h *Histogram) Observe(took time.Duration, labels ...string) {
 	h.vector.WithLabelValues(labels...).Observe(took.Seconds())
 }
 
-// Sizes measures sizes.
+// Sizes is a histogram without labels.
 type Sizes struct{ histogram prometheus.Histogram }
 
 // Observe records a size.
@@ -103,7 +103,7 @@ type State struct {
 // Emit accepts a value.
 type Emit func(prometheus.Metric)
 
-// Emit emits a value.
+// Emit passes the value of the series with these label values to emit.
 func (s *State) Emit(emit Emit, value float64, labels ...string) {
 	emit(prometheus.MustNewConstMetric(s.desc, s.kind, value, labels...))
 }
@@ -115,7 +115,7 @@ func (s *State) EmitTime(emit Emit, at time.Time, labels ...string) {
 	}
 }
 
-// Source emits the values of its states.
+// Source reads the current values at each scrape, and passes them to Emit.
 type Source func(Emit)
 
 type collector []Source

@@ -95,7 +95,8 @@ func (v View) findMissingConsent(ctx context.Context, own Candidate, live client
 	return nil, nil
 }
 
-// reread updates peers of other namespaces from the API server, unless they are known to have the object.
+// reread updates peers of other namespaces from the API server. It skips peers that are known to have the object, and peers that may be at
+// another broker.
 func (v View) reread(ctx context.Context, id vhost.ID, peers []Peer, live client.Reader) error {
 	for i := range peers {
 		p := &peers[i]

@@ -215,7 +215,8 @@ func TestHeldByAnotherNamespace(t *testing.T) {
 	}
 }
 
-// A connection that was not matched may lead to the same vhost. A namespace with consent counts, a stranger does not.
+// A connection that was not matched may lead to the same vhost. A ConsumerQueue in a
+// namespace with consent counts, and one without consent does not.
 func TestWantedByConsentFromAnUnknownPlace(t *testing.T) {
 	t.Parallel()
 	const consenting = `{deadLetter: {queue: {name: grave, sharedWith: [bank]}}}`

@@ -74,8 +74,8 @@ func (v View) Shares(queue string) bool {
 	return false
 }
 
-// LastDeadLetterPeer returns the only other ConsumerQueue that shares a dead-letter queue. Its status changes when a second peer joins
-// or leaves; with more peers no status changes.
+// LastDeadLetterPeer returns the only other ConsumerQueue that shares a dead-letter queue. Its advisory changes when
+// sharing begins or ends. With more peers, no advisory changes.
 func (x *Index) LastDeadLetterPeer(than client.ObjectKey, shared DeadLetterQueue) (last client.ObjectKey, exists bool) {
 	if shared == (DeadLetterQueue{}) {
 		return client.ObjectKey{}, false

@@ -77,7 +77,7 @@ func maxPeers(t *testing.T) int {
 	return number
 }
 
-// newHandoverModel is a Handover that remembers decisions.
+// newHandoverModel returns a Handover that has made the given decisions.
 func newHandoverModel(of map[client.ObjectKey]decision) *Handover {
 	h := NewHandover()
 	maps.Copy(h.of, of)

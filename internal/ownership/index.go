@@ -32,7 +32,7 @@ type Index struct {
 	// waits maps objects to the active ConsumerQueues that wait until other ConsumerQueues release the object, or start to need it.
 	waits   sets
 	changed chan struct{} // closed when a record changes
-	// withdrawals counts the changes after which a ConsumerQueue may need less somewhere. It invalidates unwanted.
+	// withdrawals counts the changes after which a ConsumerQueue may no longer need an object. A change invalidates unwanted.
 	withdrawals uint64
 	unwanted    unwantedBindings
 }

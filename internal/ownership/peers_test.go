@@ -407,8 +407,8 @@ func withoutFinalizer(cq *v1alpha1.ConsumerQueue) *v1alpha1.ConsumerQueue {
 	return cq
 }
 
-// A rival that is removed during an iteration hides none of the later ones.
-func TestRivalGoesMeanwhile(t *testing.T) {
+// If a peer is removed during an iteration, the iteration still returns all later peers.
+func TestPeerRemovedDuringAnIteration(t *testing.T) {
 	t.Parallel()
 	own := controllertest.Named(t, "shop", "own", withGrave)
 	first, second := controllertest.Synced(t, "a", withBigGrave, ""), controllertest.Synced(t, "b", withBigGrave, "")

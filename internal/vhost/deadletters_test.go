@@ -159,7 +159,7 @@ func BenchmarkInto(b *testing.B) {
 	}
 }
 
-// A hostile vhost can make a search long: a chain of exchanges to which as many queues dead-letter.
+// A hostile vhost can make a search long: a chain of exchanges, and for each of them a queue that dead-letters to it.
 func TestDeadLettersOfALongChain(t *testing.T) {
 	t.Parallel()
 	const count = 50_000

@@ -28,14 +28,14 @@ const (
 	// slowPatterns is how many patterns of one vhost may be slow. If more are slow, all patterns of the vhost are MatchUnknown, so that a
 	// vhost full of slow patterns costs seconds instead of minutes.
 	slowPatterns = 8
-	// heavyTime is longer than a match of a real pattern takes. A pattern is slow, too, if its matches that take longer exceed 1 % of its
-	// matches by more than heavyMatches.
+	// heavyTime is longer than a match of a real pattern takes. A pattern also counts as slow if more than 1 % of its matches, plus heavyMatches,
+	// take longer.
 	heavyTime    = 5 * time.Millisecond
 	heavyMatches = 20
-	// patternsLength is how many bytes of patterns of one vhost are compiled. regexp2 needs up to 40 times as much memory.
-	patternsLength = 256 << 10
-	// patternLength exceeds what brokers accept: 4.3 accepts 1,024 bytes, older versions at least 4,000.
-	patternLength = 8192
+	// compiledBytes is how many bytes of patterns of one vhost are compiled. regexp2 needs up to 40 times as much memory.
+	compiledBytes = 256 << 10
+	// maxPatternBytes exceeds what brokers accept: 4.3 accepts 1,024 bytes, older versions at least 4,000.
+	maxPatternBytes = 8192
 )
 
 // Pattern is the pattern of a policy. RabbitMQ matches it with Erlang's re, a PCRE on bytes. The zero value is the empty pattern,
@@ -52,7 +52,7 @@ type compiledPattern struct {
 	// asciiOnly is true if the result for other names depends on the broker's release of Erlang.
 	asciiOnly bool
 	slow      atomic.Bool
-	// refused: with this pattern, the patterns of the vhost would exceed patternsLength.
+	// refused: with this pattern, the patterns of the vhost would exceed compiledBytes.
 	refused atomic.Bool
 	// heavy is one hundred times the number of heavy matches, less the number of all others.
 	heavy atomic.Int64
@@ -65,9 +65,9 @@ type Patterns struct {
 	length atomic.Int64 // of all that were compiled
 }
 
-// take reserves memory for a compiled pattern. It returns false if the patterns of the vhost would exceed patternsLength.
+// take reserves memory for a compiled pattern. It returns false if the patterns of the vhost would exceed compiledBytes.
 func (p *Patterns) take(text string) bool {
-	return p.length.Add(int64(len(text))) <= patternsLength
+	return p.length.Add(int64(len(text))) <= compiledBytes
 }
 
 // Read returns the pattern with this text.
@@ -130,7 +130,7 @@ func (p Pattern) Reuse(old Pattern) Pattern {
 
 func (c *compiledPattern) compile(text string) {
 	latin1 := string(bytesAsRunes(text))
-	if len(text) > patternLength || !commonSyntax.MatchString(latin1) {
+	if len(text) > maxPatternBytes || !commonSyntax.MatchString(latin1) {
 		return
 	}
 	if !c.vhost.take(text) {

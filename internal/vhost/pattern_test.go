@@ -67,7 +67,8 @@ func TestSlowPatternsAreSkipped(t *testing.T) {
 	equal(t, "a good pattern in another vhost", vhost.MatchYes, vhost.ReadPattern("^o").Match("orders"))
 }
 
-// The patterns of a vhost take a bounded amount of memory. A pattern that had no room gets it when others are gone.
+// The patterns of a vhost take a bounded amount of memory. A pattern that exceeds the limit is compiled
+// once enough other patterns are gone.
 func TestLargePatternsAreNotCompiled(t *testing.T) {
 	t.Parallel()
 	large := func(i int) string { return fmt.Sprintf("^(?:%d|%s)", i, strings.Repeat("[ab]", 2000)) }

@@ -13,7 +13,7 @@ func TestReliability(t *testing.T) {
 	t.Parallel()
 	toTest := regexp.MustCompile(`\[([^\]]+)\]\((\.\./[^)]+_test\.go)\)`)
 	page := read(t, "docs/reliability.md")
-	for _, heading := range []string{"## What is promised", "## Defects that could have lost messages", "## Defects that could have stopped the operator"} {
+	for _, heading := range []string{"## Guarantees", "## Defects that could have lost messages", "## Defects that could have stopped the operator"} {
 		for _, row := range table(t, page, heading) {
 			tests := toTest.FindAllStringSubmatch(row[len(row)-1], -1)
 			if len(tests) == 0 {

@@ -289,7 +289,7 @@ func (h *headerTable) written(value any) string {
 	return fmt.Sprintf("%T(%v)", value, value)
 }
 
-// String formats each cell by its difference to the dead letter's. The last row has the properties that every copy keeps.
+// String formats the table. A cell shows how a property differs from that of the dead letter. The last row has the properties that every copy keeps.
 func (h *headerTable) String() string {
 	rows := map[string]bool{}
 	for _, cells := range h.cells {

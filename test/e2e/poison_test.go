@@ -151,7 +151,7 @@ var _ = Describe("A Redrive", func() {
 		w.Redrive("home", `{consumerQueueRef: {name: orders}, destination: {type: Original}, maxFailures: 3}`)
 		ended := w.EventuallyRedrive("home", Condition("Ready", metav1.ConditionFalse, "TooManyFailures"),
 			Condition("Stalled", metav1.ConditionTrue, "TooManyFailures"),
-			Message(Equal(`0 of 20 messages moved, 3 could not be moved: they stay in queue "orders.dlq", and status.failures lists the first of them`)))
+			Message(Equal(`0 of 20 messages moved, 3 could not be moved. The failed messages remain in queue "orders.dlq", and status.failures lists the first of them`)))
 		Expect(kstatusOf(ended)).To(Equal(status.FailedStatus))
 		Expect(ended.Status.Failures).To(HaveLen(3))
 		Expect(ended.Status.Failures).To(HaveEach(HaveField("Reason", "Refused")))

@@ -98,8 +98,8 @@ func (w *weighing) fill(name string, l load) {
 	w.EventuallyMessages(name+".dlq", Equal(l.messages()))
 }
 
-// weighs returns the manager's peak memory during a function, minus the memory of the idle manager.
-func (w *weighing) weighs(what string, limit int, do func()) {
+// expectMemory runs a function, and expects that the manager's peak memory exceeds its memory at rest by at most limit bytes.
+func (w *weighing) expectMemory(what string, limit int, do func()) {
 	GinkgoHelper()
 	pid := w.manager.Command.Process.Pid
 	Expect(os.WriteFile(fmt.Sprintf("/proc/%d/clear_refs", pid), []byte("5"), 0o200)).To(Succeed()) // resets VmHWM
@@ -173,11 +173,11 @@ var _ = Describe("The memory of a manager", Label("memory"), Extended, Long, fun
 		It("grows by less than 128 MiB for each verb, with "+name, func() {
 			w := newWeighing("orders")
 			w.fill("orders", messages)
-			w.weighs("browse", maxOfOne, func() { w.browse("orders") })
-			w.weighs("export", maxOfOne, func() { w.export("orders", messages) })
-			w.weighs("count", maxOfOne, func() { w.count("orders") })
-			w.weighs("Redrive", maxOfOne, func() { w.redrive("orders") })
-			w.weighs("Purge", maxOfOne, func() { w.purge("orders") })
+			w.expectMemory("browse", maxOfOne, func() { w.browse("orders") })
+			w.expectMemory("export", maxOfOne, func() { w.export("orders", messages) })
+			w.expectMemory("count", maxOfOne, func() { w.count("orders") })
+			w.expectMemory("Redrive", maxOfOne, func() { w.redrive("orders") })
+			w.expectMemory("Purge", maxOfOne, func() { w.purge("orders") })
 			w.EventuallyMessages("orders.dlq", BeZero())
 		})
 
@@ -196,7 +196,7 @@ var _ = Describe("The memory of a manager", Label("memory"), Extended, Long, fun
 			for name := range verbs {
 				w.fill(name, fifth)
 			}
-			w.weighs("all verbs", maxOfAll, func() {
+			w.expectMemory("all verbs", maxOfAll, func() {
 				var all sync.WaitGroup
 				for _, verb := range verbs {
 					all.Go(func() {

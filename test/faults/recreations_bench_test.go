@@ -134,7 +134,7 @@ type orderWatch struct {
 	late map[string]int
 }
 
-// take is called by one consumer.
+// take records the order of a delivery. Only one consumer may call it.
 func (o *orderWatch) take(d traffic.Delivery) traffic.Action {
 	if o.seen[d.ID] {
 		return traffic.Ack

@@ -27,7 +27,7 @@ var (
 
 const (
 	chaosTitle = "Recreations under load while managers and nodes are killed"
-	// young is for how long after its declaration a queue loses its messages with its only node; see docs/reliability.md.
+	// young is the age below which a queue loses its messages if its only node is killed; see docs/reliability.md.
 	young = 1100 * time.Millisecond
 	// longestConfirm is how long publishers through exchanges may wait for a confirm while no node is lost.
 	longestConfirm = 5 * time.Second
@@ -256,7 +256,7 @@ func (c *recreateChaos) withoutYoung(missing []string) (others []string) {
 	return others
 }
 
-// longestWait returns the longest wait for a confirm beside the times without a node.
+// longestWait returns the longest wait for a confirm that overlaps no time at which a node was down.
 func (c *recreateChaos) longestWait(publishers []*traffic.Publisher) (waited time.Duration) {
 	for _, publisher := range publishers {
 		for _, wait := range publisher.Waits() {

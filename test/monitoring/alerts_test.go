@@ -43,7 +43,7 @@ var _ = Describe("A Prometheus that scrapes a manager", Ordered, Extended, func(
 		prometheus *prometheus
 		address    string
 		token      string
-		// Except well, their names are their faults.
+		// Each world is named after its fault; well has none.
 		well, unmanaged, severed, locked, fenced, refused, leaving *world
 
 		worlds  []*world

@@ -114,7 +114,7 @@ func (r *Reconciler) connectionsOfSecret(ctx context.Context, secret client.Obje
 	list := &v1alpha1.BrokerConnectionList{}
 	err := r.client.List(ctx, list, client.InNamespace(secret.GetNamespace()), client.MatchingFields{IndexSecret: secret.GetName()})
 	if err != nil {
-		log.FromContext(ctx).Error(err, "List BrokerConnections", "secret", client.ObjectKeyFromObject(secret))
+		log.FromContext(ctx).Error(err, "Cannot list BrokerConnections", "secret", client.ObjectKeyFromObject(secret))
 		return nil
 	}
 	requests := make([]reconcile.Request, len(list.Items))

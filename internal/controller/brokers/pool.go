@@ -176,7 +176,7 @@ func (p *Pool) knownOwners() func(owner string) bool {
 func (p *Pool) listOwners() map[string]bool {
 	list := &v1alpha1.BrokerConnectionList{}
 	if err := p.reader.List(p.stopping, list, client.UnsafeDisableDeepCopy); err != nil {
-		p.logger.Error(err, "List BrokerConnections")
+		p.logger.Error(err, "Cannot list BrokerConnections")
 	}
 	owners := make(map[string]bool, len(list.Items))
 	for i := range list.Items {
@@ -357,7 +357,7 @@ func (p *Pool) list(key types.NamespacedName, index, value string) []v1alpha1.Co
 	err := p.reader.List(p.stopping, list, client.InNamespace(key.Namespace),
 		client.MatchingFields{index: value}, client.UnsafeDisableDeepCopy)
 	if err != nil {
-		p.logger.Error(err, "List ConsumerQueues", "brokerConnection", key)
+		p.logger.Error(err, "Cannot list ConsumerQueues", "brokerConnection", key)
 		return nil
 	}
 	return list.Items

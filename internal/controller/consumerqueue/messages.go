@@ -181,7 +181,7 @@ func (r *Reconciler) queuesWithOutdatedCounts(ctx context.Context, bc *v1alpha1.
 	}
 	queues, err := brokers.QueuesOf(ctx, r.client, client.ObjectKeyFromObject(bc))
 	if err != nil {
-		log.FromContext(ctx).Error(err, "List ConsumerQueues", "brokerConnection", client.ObjectKeyFromObject(bc))
+		log.FromContext(ctx).Error(err, "Cannot list ConsumerQueues", "brokerConnection", client.ObjectKeyFromObject(bc))
 		return nil
 	}
 	var requests []reconcile.Request

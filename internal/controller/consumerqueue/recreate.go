@@ -246,7 +246,7 @@ func backOutReason(
 	case !cq.DeletionTimestamp.IsZero():
 		return v1alpha1.BackOutDeleted, "the ConsumerQueue is being deleted"
 	case cq.Annotations[v1alpha1.AbortRecreationAnnotation] == status.ID:
-		return v1alpha1.BackOutAborted, "the annotation " + v1alpha1.AbortRecreationAnnotation + " names it"
+		return v1alpha1.BackOutAborted, "the annotation " + v1alpha1.AbortRecreationAnnotation + " has the id of this recreation"
 	case !recreates(cq):
 		return v1alpha1.BackOutAborted, "recreatePolicy is Manual, or driftPolicy is Report"
 	case isEditedBack(desired, connection, status):

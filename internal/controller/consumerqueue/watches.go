@@ -67,7 +67,7 @@ func enqueueNoticed() handler.TypedEventHandler[brokers.QueuedResource, reconcil
 func (r *Reconciler) queuesOfConnection(ctx context.Context, bc client.Object) []reconcile.Request {
 	queues, err := brokers.QueuesOf(ctx, r.client, client.ObjectKeyFromObject(bc))
 	if err != nil {
-		log.FromContext(ctx).Error(err, "List ConsumerQueues", "brokerConnection", client.ObjectKeyFromObject(bc))
+		log.FromContext(ctx).Error(err, "Cannot list ConsumerQueues", "brokerConnection", client.ObjectKeyFromObject(bc))
 		return nil
 	}
 	requests := make([]reconcile.Request, len(queues))

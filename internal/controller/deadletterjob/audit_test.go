@@ -94,7 +94,7 @@ func TestARedriveThatIsDeletedWhileItRunsIsLogged(t *testing.T) {
 	w.Reconcile()
 	w.ReconcileWhenEnqueued()
 	topologytest.Equal(t, "lines", 2, len(lines))
-	for _, part := range []string{`"msg"="Deleted before it ended"`, `"uid"="uid"`, `"requestedBy"="unknown"`, `"messages"=1`} {
+	for _, part := range []string{`"msg"="The job was deleted before it ended"`, `"uid"="uid"`, `"requestedBy"="unknown"`, `"messages"=1`} {
 		if !strings.Contains(lines[len(lines)-1], part) {
 			t.Errorf("the last line lacks %s: %v", part, lines)
 		}

@@ -41,8 +41,8 @@ func afterCount(purge *v1alpha1.Purge, consumers int) *Blocker {
 func afterDeletion(status *v1alpha1.PurgeStatus, consumers int) *Blocker {
 	if missing := ptr.Deref(status.Matched, 0) - ptr.Deref(status.Deleted, 0); missing > 0 {
 		return failed(v1alpha1.ReasonIncomplete,
-			"%s, %d not seen again after the count: another consumer of queue %q holds them or has taken them. Stop it, then count "+
-				"what is left",
+			"%s, %d not seen again after the count: another consumer of queue %q holds them or has taken them. Stop that consumer, "+
+				"then count the remaining messages",
 			purgeSummary(status), missing, status.Source)
 	}
 	return ended(v1alpha1.ReasonCompleted, &status.JobStatus, consumers, purgeSummary(status))
@@ -51,7 +51,7 @@ func afterDeletion(status *v1alpha1.PurgeStatus, consumers int) *Blocker {
 // interruption describes a deletion whose count of deleted messages is uncertain.
 func interruption(status *v1alpha1.PurgeStatus) string {
 	return fmt.Sprintf("the manager or its connection ended while messages were deleted: %s of queue %q are "+
-		"deleted. Count what is left, then create another Purge", rangeText(&status.JobStatus, status.Deleted), status.Source)
+		"deleted. Count the remaining messages, then create another Purge", rangeText(&status.JobStatus, status.Deleted), status.Source)
 }
 
 func purgeSummary(status *v1alpha1.PurgeStatus) string {

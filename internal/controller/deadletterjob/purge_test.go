@@ -157,7 +157,7 @@ func TestAPurgeThatEndsAfterTheCount(t *testing.T) {
 		"no message matches, and another consumer may hold some": {
 			atMost5, "Ready=False Incomplete Stalled=True Incomplete Failed=True Incomplete ",
 			`deleted 0 of 0 messages that match, 9 skipped (NotSelected), and another consumer of queue "orders.dlq" may hold messages that were ` +
-				"not seen. Stop it, then count what is left", 0, 1,
+				"not seen. Stop that consumer, then count the remaining messages", 0, 1,
 		},
 		"a dry run": {
 			`{consumerQueueRef: {name: orders}, expectedAtMost: 5, dryRun: true}`, "Ready=True DryRun Complete=True DryRun ",
@@ -166,7 +166,7 @@ func TestAPurgeThatEndsAfterTheCount(t *testing.T) {
 		"a dry run while another consumer may hold messages": {
 			`{consumerQueueRef: {name: orders}, expectedAtMost: 5, dryRun: true}`, "Ready=False Incomplete Stalled=True Incomplete Failed=True Incomplete ",
 			`5 of 9 messages would be deleted, 4 skipped (NotSelected), and another consumer of queue "orders.dlq" may hold messages that were ` +
-				"not seen. Stop it, then count what is left", 5, 1,
+				"not seen. Stop that consumer, then count the remaining messages", 5, 1,
 		},
 		"a dry run with more than expected": {
 			`{consumerQueueRef: {name: orders}, expectedAtMost: 5, dryRun: true}`, "Ready=True DryRun Complete=True DryRun ",
@@ -305,7 +305,7 @@ func TestOutcomeOfADeletion(t *testing.T) {
 			mover.Progress{Moved: 4, Unsure: 2},
 			mover.ErrInterrupted, "Ready=False Interrupted Stalled=True Interrupted Failed=True Interrupted ",
 			"the manager or its connection ended while messages were deleted: at least 2 and at most 4 of queue \"orders.dlq\" are deleted. " +
-				"Count what is left, then create another Purge", 2,
+				"Count the remaining messages, then create another Purge", 2,
 		},
 		"a message cannot be delivered": {
 			mover.Progress{Moved: 1}, mover.ErrUnreadable, "Ready=False UnreadableMessage Stalled=True UnreadableMessage Failed=True UnreadableMessage ", "", 1,

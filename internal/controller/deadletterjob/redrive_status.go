@@ -43,7 +43,7 @@ func redriveOutcome(status *v1alpha1.RedriveStatus, dryRun bool, limit *int32, c
 	switch {
 	case errors.Is(err, mover.ErrTooManyFailures):
 		return failed(v1alpha1.ReasonTooManyFailures,
-			"%s: they stay in queue %q, and status.failures lists the first of them", redriveSummary(status, dryRun), status.Source)
+			"%s. The failed messages remain in queue %q, and status.failures lists the first of them", redriveSummary(status, dryRun), status.Source)
 	case errors.Is(err, mover.ErrWaitedTooLong):
 		return failed(v1alpha1.ReasonWaitedTooLong, "%s; %s. Queue %q has a delivery limit: each further attempt could lose a message",
 			redriveSummary(status, dryRun), conditions.ErrorSummary(err), status.Source)
@@ -60,7 +60,7 @@ func redriveOutcome(status *v1alpha1.RedriveStatus, dryRun bool, limit *int32, c
 		return ended(v1alpha1.ReasonDryRun, &status.JobStatus, consumers, redriveSummary(status, dryRun))
 	case ptr.Deref(status.Failed, 0) > 0:
 		return failed(v1alpha1.ReasonIncomplete,
-			"%s: they stay in queue %q, and status.failures says why. Fix the cause, then create another Redrive",
+			"%s. The failed messages remain in queue %q, and status.failures has the reasons. Fix the cause, then create another Redrive",
 			redriveSummary(status, dryRun), status.Source)
 	case limit != nil && max(ptr.Deref(status.Moved, 0), ptr.Deref(status.AtMost, 0)) >= int64(*limit):
 		return completed(v1alpha1.ReasonCompleted, "%s", redriveSummary(status, dryRun))

@@ -92,7 +92,7 @@ func TestOutcome(t *testing.T) {
 		"too many failures":                  {fmt.Errorf("%w", mover.ErrTooManyFailures), false, "False", "TooManyFailures", conditions.Stalled, true, done + `: they stay in queue "orders.dlq"`},
 		"an unreadable message":              {mover.ErrUnreadable, false, "False", "UnreadableMessage", conditions.Stalled, true, "a client of AMQP 1.0"},
 		"the destination accepts no message": {mover.ErrWaitedTooLong, false, "False", "WaitedTooLong", conditions.Stalled, true, "has a delivery limit"},
-		"too many messages to hold":          {mover.ErrTooManyHeld, false, "False", "TooManyToHold", conditions.Stalled, true, "more messages stay than one connection can hold"},
+		"too many messages to hold":          {mover.ErrTooManyHeld, false, "False", "TooManyToHold", conditions.Stalled, true, "would stay than one connection can hold"},
 		"too slow":                           {fmt.Errorf("%w: 9", mover.ErrTooSlow), false, "False", "TooSlow", conditions.Stalled, true, "Select by reasons, headers or diedBefore"},
 		"an unknown message was returned":    {mover.ErrUnknownReturn, false, "False", "UnknownReturn", conditions.Stalled, true, "unknown message"},
 		"no permission":                      {fmt.Errorf("%w: no read", brokererr.ErrAccessRefused), false, "False", "PermissionDenied", conditions.Stalled, false, "no read"},
@@ -127,26 +127,26 @@ func TestOutcomeOfARedriveThatMovedFewerMessages(t *testing.T) {
 		"its only message failed": {
 			v1alpha1.RedriveStatus{Moved: new(int64(0)), Failed: new(int64(1))},
 			0, 0, "False Incomplete",
-			`0 of 9 messages moved, 1 could not be moved: they stay in queue "orders.dlq", and status.failures says why. ` +
+			`0 of 9 messages moved, 1 could not be moved. The failed messages remain in queue "orders.dlq", and status.failures has the reasons. ` +
 				`Fix the cause, then create another Redrive`, 0,
 		},
 		"another consumer holds messages": {
 			v1alpha1.RedriveStatus{Moved: new(int64(5)), JobStatus: v1alpha1.JobStatus{Examined: new(int64(5))}},
 			0, 0,
 			"False Incomplete", `5 of 9 messages moved, 4 not seen: another consumer of queue "orders.dlq" holds them or has taken them. ` +
-				`Stop it, then count what is left`, 1,
+				`Stop that consumer, then count the remaining messages`, 1,
 		},
 		"another consumer holds messages, and newer messages were moved": {
 			v1alpha1.RedriveStatus{Moved: new(int64(9)), JobStatus: v1alpha1.JobStatus{Examined: new(int64(9))}},
 			0, 0,
 			"False Incomplete", `9 of 9 messages moved, and another consumer of queue "orders.dlq" may hold messages that were not seen. ` +
-				`Stop it, then count what is left`, 1,
+				`Stop that consumer, then count the remaining messages`, 1,
 		},
 		"after a crash, another consumer may hold messages": {
 			v1alpha1.RedriveStatus{Moved: new(int64(7)), JobStatus: v1alpha1.JobStatus{Examined: new(int64(9))}},
 			12, 0,
 			"False Incomplete", `at least 7 and at most 12 of 9 messages moved, and another consumer of queue "orders.dlq" may hold messages ` +
-				`that were not seen. Stop it, then count what is left`, 1,
+				`that were not seen. Stop that consumer, then count the remaining messages`, 1,
 		},
 		"spec.maxMessages is reached": {
 			v1alpha1.RedriveStatus{Moved: new(int64(5)), JobStatus: v1alpha1.JobStatus{Examined: new(int64(5))}},
@@ -212,7 +212,7 @@ func TestMessagesOfUnknownOriginAreCounted(t *testing.T) {
 func TestOutcomeOfADryRunWithALimit(t *testing.T) {
 	t.Parallel()
 	const unseen = `: 9 messages match, and spec.maxMessages is 5, 3 not seen: another consumer of queue "orders.dlq" holds them or has taken ` +
-		"them. Stop it, then count what is left"
+		"them. Stop that consumer, then count the remaining messages"
 	for name, test := range map[string]struct {
 		total, matched int64
 		limit          int32

@@ -63,7 +63,7 @@ type Entry struct {
 	// browses: the user may be admitted beside a job of its namespace. beside is that job once the user is admitted.
 	browses bool
 	beside  *Entry
-	// held returns how many messages a job holds. It is nil if the user admits no browse beside it.
+	// held returns how many messages a job holds. It is nil if no browse may run beside this user.
 	held func() int
 }
 

@@ -55,11 +55,11 @@ func ended(reason string, status *v1alpha1.JobStatus, consumers int, summary str
 	switch {
 	case unseen > 0:
 		return failed(v1alpha1.ReasonIncomplete,
-			"%s, %d not seen: another consumer of queue %q holds them or has taken them. Stop it, then count what is left",
+			"%s, %d not seen: another consumer of queue %q holds them or has taken them. Stop that consumer, then count the remaining messages",
 			summary, unseen, status.Source)
 	case consumers > 0:
 		return failed(v1alpha1.ReasonIncomplete,
-			"%s, and another consumer of queue %q may hold messages that were not seen. Stop it, then count what is left",
+			"%s, and another consumer of queue %q may hold messages that were not seen. Stop that consumer, then count the remaining messages",
 			summary, status.Source)
 	}
 	return completed(reason, "%s", summary)
@@ -122,7 +122,7 @@ func taskFailed(kind Kind, status *v1alpha1.JobStatus, summary string, err error
 	}
 	if errors.Is(err, mover.ErrTooManyHeld) {
 		return failed(v1alpha1.ReasonTooManyToHold,
-			"%s; %s. In queue %q, more messages stay than one connection can hold. Move the first messages of the queue without a "+
+			"%s; %s. More messages of queue %q would stay than one connection can hold. Move the first messages of the queue without a "+
 				"selector, or raise channel_max of the broker, then create another %s",
 			summary, conditions.ErrorSummary(err), status.Source, kind)
 	}

@@ -315,7 +315,7 @@ func (t *Tasks) forget(key Key, but types.UID) {
 	case former.runs():
 		t.stop(key)
 	case former.Ended:
-		former.config.Log.Info("Deleted before it ended", "messages", former.Progress.Moved, "dryRun", former.config.DryRun)
+		former.config.Log.Info("The job was deleted before it ended", "messages", former.Progress.Moved, "dryRun", former.config.DryRun)
 		t.drop(key, but)
 	case other, but == "":
 		t.drop(key, but)

@@ -98,7 +98,7 @@ func (r *Reconciler) ofConnection(ctx context.Context, bc client.Object) []recon
 func (r *Reconciler) unfinished(ctx context.Context, only ...client.ListOption) []reconcile.Request {
 	jobs, err := r.Kind.list(ctx, r.Client, only...)
 	if err != nil {
-		log.FromContext(ctx).Error(err, "List jobs", "kind", r.Kind)
+		log.FromContext(ctx).Error(err, "Cannot list jobs", "kind", r.Kind)
 		return nil
 	}
 	var requests []reconcile.Request

@@ -9,7 +9,7 @@ import (
 // patternLimit is the longest pattern of a policy that RabbitMQ 4.3 accepts, in bytes. Older versions take more.
 const patternLimit = 1024
 
-// maxQueues is more queues than Warren deletes behind one fence.
+// maxQueues limits what QueuesOf returns. Warren deletes fewer queues behind one fence.
 const maxQueues = 512
 
 // Patterns splits queues into groups that fit into one pattern each, in their order. It fills each group before it begins the next.

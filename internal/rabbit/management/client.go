@@ -133,8 +133,8 @@ func (c *Client) Delete(ctx context.Context, path string) error {
 // the same time, it may answer earlier, and a queue may apply the two policies in the wrong order, or only the second one. On 3.10 and 4.0,
 // a queue that changes from refusing to dropping messages, without accepting them in between, blocks its publishers permanently.
 //
-// It returns brokererr.ErrNotLeader if this process no longer leads when no other write is under way. A process that is paused while a
-// request waits would otherwise write a policy that the next leader has removed.
+// write waits until no other write is under way, and then returns brokererr.ErrNotLeader if this process no longer leads. A process that
+// is paused while a request waits would otherwise write a policy that the next leader has removed.
 func (c *Client) write(ctx context.Context, method, path string, content any) error {
 	return c.writes.Hold(ctx, c.errs, func() error {
 		if !c.HoldsLease() {

@@ -41,12 +41,12 @@ func (p *pass) tick(now time.Time) error {
 	}
 	if now.Sub(p.lastReport) >= reportInterval {
 		p.lastReport = now
-		p.report(p.now())
+		p.report(p.currentProgress())
 	}
 	return errors.Join(p.publish(), p.refillFull())
 }
 
-// refillFull opens another channel if messages that could not be moved fill the current one.
+// refillFull cancels the consumer of a full channel if the pass needs another channel, because held messages fill this one.
 func (p *pass) refillFull() error {
 	if p.blocked || p.stopping || !p.intake.current().isFull() {
 		return nil
@@ -345,12 +345,12 @@ func (p *pass) setState(state State, detail string) {
 		return
 	}
 	p.state, p.detail = state, detail
-	p.report(p.now())
+	p.report(p.currentProgress())
 }
 
-// now returns the current progress. Each pass counts the skipped messages from zero. Until a pass has skipped as many as the previous pass,
-// now reports the counts of the previous pass.
-func (p *pass) now() Progress {
+// currentProgress returns the progress. Each pass counts the skipped messages from zero. Until a pass has skipped as many messages as the
+// previous pass, Skipped has the counts of the previous pass.
+func (p *pass) currentProgress() Progress {
 	progress := Progress{
 		State: p.state, Detail: p.detail, Moved: p.moved, Apart: p.apart, Failures: p.failures, InFlight: len(p.inFlight()),
 		Held: p.unsettled(), Unsure: p.unsure, Pending: p.uncertain(), Consumers: p.others,

@@ -60,7 +60,7 @@ func (in *intake) open(prefetch int) error {
 	})
 	in.opened++
 	opened := &intakeChannel{
-		connection: in.connection, consumer: fmt.Sprint("warren-transfer-", in.opened), prefetch: prefetch,
+		connection: in.connection, consumer: fmt.Sprint("warren-move-", in.opened), prefetch: prefetch,
 		confirmed: map[uint64]bool{},
 	}
 	err := withinLimit(in.connection, func() error { return opened.consume(in.queue) })

@@ -223,8 +223,8 @@ type move struct {
 	moved, apart int
 	// unsure is how many messages were moved whose acknowledgements may be lost.
 	unsure int
-	// careful is how many more messages are published one by one: the first message, because the destination may be missing, and messages
-	// among which is one because of which the broker closes channels.
+	// careful is how many more messages are published one at a time: 1 for the first message, because the destination may be missing. After
+	// the broker has refused a message by closing the channel, careful is the number of its unconfirmed copies.
 	careful int
 	seq     int64
 	sizes   sizes

@@ -22,7 +22,7 @@ const (
 	flushLimit = 128
 	// manyHeld is how many messages a move holds before it becomes selective.
 	manyHeld = 100
-	// unnoticed is the maximum time that a broker takes to detect a cut connection: two missed heartbeats.
+	// unnoticed is longer than a broker takes to detect a cut connection: two to three missed heartbeats.
 	unnoticed = 4 * amqpconn.Heartbeat
 	// undelivered is how long the broker may deliver none of the ready messages before the state becomes NothingDelivered.
 	undelivered = 10 * time.Second
@@ -111,7 +111,7 @@ func (m *move) pass(ctx context.Context) (done bool, err error) {
 	}
 	endCut()
 	defer p.cutAfter(ctx)()
-	defer func() { m.report(withoutHeld(p.now())) }()
+	defer func() { m.report(withoutHeld(p.currentProgress())) }()
 	if err != nil {
 		p.doubt()
 		return false, p.ended(err)

@@ -33,7 +33,7 @@ type Observations struct {
 // NewObservations returns an empty set.
 func NewObservations() *Observations { return &Observations{shared: map[observationKey]*observation{}} }
 
-// observationKey is equal for connections that may read the same and trust the same broker.
+// Connections with equal keys may read the same objects, and trust the same broker.
 type observationKey struct {
 	// broker identifies the endpoints and the settings for valid certificates; see Settings.Broker.
 	broker string

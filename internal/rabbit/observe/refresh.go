@@ -204,7 +204,7 @@ func (r *refresher) earliestUseful(askedAt, now time.Time) time.Time {
 	return oldest
 }
 
-// observationKey is equal for connections that may share a snapshot with this one.
+// observationKey returns the key of the connections that may share a snapshot with this one.
 func (r *refresher) observationKey() observationKey {
 	key := observationKey{
 		broker: r.Broker, vhost: r.VHost, user: r.Username,

@@ -269,7 +269,8 @@ func TestStatesInWhichNoQueueIsRecreated(t *testing.T) {
 	}
 }
 
-// A recreation of a delay tier gives no messages back. Otherwise the old and the new queue must keep them.
+// Warren refuses a recreation that moves messages back if the old or the new queue may drop them. A recreation of a delay tier moves none
+// back.
 func TestRecreationsOfQueuesThatDropBytes(t *testing.T) {
 	small := vhost.Arguments{vhost.ArgMaxLengthBytes: int64(5000)}
 	const refusal = `queue "orders" drops its oldest messages beyond 5000 bytes, so messages that are moved back to it could be lost. ` +

@@ -99,8 +99,8 @@ func (f *freezer) hold(tier string) error {
 	return nil
 }
 
-// thaw returns the messages without counting a delivery: from 4.3 on by basic.nack, and before by closing the channel. If the
-// broker does not answer, closing the connection returns them.
+// thaw returns the messages without counting a delivery. It uses basic.nack on RabbitMQ 4.3 and newer, and closes the channel on older
+// versions. If the broker does not answer, closing the connection returns the messages.
 func (f *freezer) thaw() {
 	if f.connection == nil {
 		return

@@ -20,7 +20,7 @@ const (
 	nearlyEmpty = 20
 	// inFlight is how long a message may still arrive after its binding was removed.
 	inFlight = 300 * time.Millisecond
-	// dropHeadShare is up to which percentage of its maximum length a queue that drops messages is filled.
+	// dropHeadShare is the percentage of its maximum length to which GiveBack fills a queue that drops its oldest messages.
 	dropHeadShare = 80
 )
 

@@ -43,7 +43,7 @@ func TestRecreationBindsTheQueueAlthoughAMessageCannotBeMoved(t *testing.T) {
 	})
 }
 
-// A header of a publisher has the name of the one in which Warren keeps an expiration, and RabbitMQ refuses its value as an expiration.
+// A publisher sets the header warren-expiration itself, to a value that RabbitMQ refuses as an expiration.
 func TestRecreationGivesBackAMessageWithTheHeaderOfWarren(t *testing.T) {
 	t.Parallel()
 	deadline.InTestAll(t)

@@ -10,7 +10,8 @@ import (
 	"github.com/warren-mq/warren/internal/vhost"
 )
 
-// A ConsumerQueue must not name an object of a recreation, or one that shows that two addresses lead to one broker.
+// A ConsumerQueue must not have the name of an object of a recreation, or of a match queue, which shows whether two addresses lead to one
+// broker.
 func TestOwnNamesAreReserved(t *testing.T) {
 	t.Parallel()
 	r := Recreation{ID: NewID("shop/orders"), Queue: topology.Queue{Name: "orders"}}

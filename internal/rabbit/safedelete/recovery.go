@@ -20,7 +20,7 @@ const (
 	// statsLag is how long the counters of a queue take to show that its sentinels have expired. Measured: 9 s at most, and longer
 	// if the broker's collect_statistics_interval is longer.
 	statsLag = 30 * time.Second
-	// unnoticed is the maximum time that a broker takes to detect that a process is gone: two or three missed heartbeats.
+	// unnoticed is longer than a broker takes to detect a cut connection: two to three missed heartbeats.
 	unnoticed = 4 * amqpconn.Heartbeat
 	// maxArrival is the maximum time that a dead letter takes to arrive after a fence has refused it: twice the time after which the broker
 	// retries (dead_letter_worker_publisher_confirm_timeout, 180 s), and a margin.
@@ -216,8 +216,8 @@ func (r recovery) clearLeftover(ctx context.Context, cluster string, stray lefto
 // maxClockDifference is how far apart the clocks of two managers of one owner may be.
 const maxClockDifference = time.Minute
 
-// publishedAfter returns a time before the first sentinel of a fence was published. The name of the fence contains when the fence was set
-// up, by the clock of another manager. The clocks of other owners are unknown, so it returns zero for their fences.
+// publishedAfter returns a time before the first sentinel of a fence was published. The name of the fence contains the time when the
+// fence was set up, by the clock of the manager that set it up. The clocks of other owners are unknown, so it returns zero for their fences.
 func (r recovery) publishedAfter(policy string) time.Time {
 	name, own := fence.ParseName(policy)
 	if !own || name.Owner != r.Owner {
@@ -241,7 +241,7 @@ func (r recovery) checkVanished(ctx context.Context, cluster, policy string) err
 	return nil
 }
 
-// checkNoDelete fails while a delete of a process that is gone may still delete a queue behind a closed fence. A delete can outlive its
+// checkNoDelete fails while a delete of a process that has ended may still take effect behind a closed fence. A delete can outlive its
 // process, because the broker reads everything that a connection has sent before it detects the end of the connection. A message that the
 // queue takes before the delete would be lost. The channel that deletes a queue holds a sentinel, so the broker counts it as a consumer.
 // checkNoDelete cannot distinguish other consumers from it, so it passes after Times.Vanish in any case.

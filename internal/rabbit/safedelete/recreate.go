@@ -94,9 +94,9 @@ func (d *Deleter) SettleRecreation(ctx context.Context, cluster string, queue to
 }
 
 // ClearRecreation takes down the fences of this owner's recreations that match a queue, and takes out their sentinels. No delete of the
-// queue may be running. It fails with ErrUnproven if the queue may still hold a sentinel. The fence is then open, and its policy remains as
-// the record. A queue that a recreation has declared (isNew) holds no sentinel. It fails with ErrShared if another owner recreates the
-// queue.
+// queue may be running. ClearRecreation fails with ErrUnproven if the queue may still hold a sentinel. The fence is then open, and its
+// policy remains as the record. isNew means that a recreation has declared the queue, so it holds no sentinel. ClearRecreation fails with
+// ErrShared if another owner recreates the queue.
 func (d *Deleter) ClearRecreation(ctx context.Context, cluster, queue string, isNew bool) error {
 	return d.eachRecreationFence(ctx, queue, func(ctx context.Context, left leftover) error {
 		left.isBare = isNew

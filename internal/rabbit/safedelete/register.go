@@ -38,7 +38,7 @@ type register struct {
 	// fence has been left behind.
 	fences   map[string]time.Time
 	clearing bool // leftover fences
-	// searches are the searches that found sentinels missing, by policy name.
+	// searches has the state of the search for the sentinels of each fence, by policy name.
 	searches map[string]*searched
 	// vanishing are the queues behind fences that RabbitMQ may still be deleting, by policy name.
 	vanishing map[string]vanishing
@@ -308,7 +308,7 @@ func (r *register) hasBrowsed(name, queue string) bool {
 	return r.searches[name] != nil && r.searches[name].browsed[queue]
 }
 
-// recordSearch records that a search found all sentinels of a queue.
+// recordSearch records that a search has examined all messages of a queue.
 func (r *register) recordSearch(name, queue string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -324,8 +324,7 @@ func (r *register) recordArrived(name string) {
 	}
 }
 
-// isSearched reports whether another search of a queue could find no sentinel, or is too early because sentinels may still arrive. A
-// queue is searched completely at most three times: at first, once no unanswered sentinel can arrive, and once no expired one can.
+// isSearched reports whether to skip another search of a queue: it would find no sentinel, or sentinels may still arrive. A queue is searched completely at most three times: at first, once no unanswered sentinel can arrive, and once no expired one can.
 func (r *register) isSearched(name, queue string) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()

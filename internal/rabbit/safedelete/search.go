@@ -98,7 +98,7 @@ func (s *search) ttl(queue string) (time.Duration, bool) {
 	return now.ttl()
 }
 
-// onward returns the queues to which a sentinel may expire from a queue.
+// onward returns the queues to which RabbitMQ may dead-letter a sentinel that expires in a queue.
 func (s *search) onward(queue string) (onward []string) {
 	s.observer.View(func(known *snapshot.Snapshot) { onward = known.ExpiresTo(queue, s.fence.Effective) })
 	return onward

@@ -476,7 +476,7 @@ func TestConsequences(t *testing.T) {
 		Queue:    topology.Queue{Name: "orders", Role: v1alpha1.RoleMain},
 		Bindings: []vhost.Binding{{Source: "shop", RoutingKey: "a"}, {Source: "shop", RoutingKey: "b"}, {Source: "audit"}},
 	}
-	const byName = `through the default exchange: Warren cannot list them. For about a second, they get nacks or, without mandatory, can lose messages to queue "orders"`
+	const byName = `Warren cannot list publishers to the default exchange. For about a second, they receive nacks. Without mandatory, they can lose messages to queue "orders"`
 	topologytest.Equal(t, "Migrate", []plan.Consequence{
 		{For: "messages", Text: "812 when Warren counted them last; up to 100000 ready messages are moved to another queue and back"},
 		{For: "consumers", Text: "Warren asks them to pause if all of them follow the contract of spec.contract; otherwise scale them to " +
@@ -484,7 +484,7 @@ func TestConsequences(t *testing.T) {
 		{For: "publishers", Text: `through exchange "audit", "shop": not affected`},
 		{Text: byName},
 		{For: "retries", Text: "orders.retry.30s: their messages wait about a second longer"},
-		{For: "afterwards", Text: "moved messages lose their exchange; their delivery counts, x-death counts, message TTL and expiration are reset; " +
+		{For: "afterwards", Text: "moved messages arrive through another exchange, and their header warren-exchange has the original one; their delivery counts, x-death counts, message TTL and expiration are reset; " +
 			`clients that declare queue "orders" must use the new arguments`},
 	}, main.Consequences(topology.Recreation{Policy: v1alpha1.RecreatePolicyMigrate, MaxReady: 100_000}, 812, []string{"orders.retry.30s"}))
 	main.Bindings = nil

@@ -27,15 +27,15 @@ func (r Recreation) Consequences(settings topology.Recreation, messages int64, t
 		{"messages", r.ofMessages(moves, settings, messages)},
 		{"consumers", consumersFirst(moves)},
 		{"publishers", r.ofPublishers()},
-		{"", fmt.Sprintf("through the default exchange: Warren cannot list them. For about a second, they get nacks or, without "+
-			"mandatory, can lose messages to queue %q", r.Queue.Name)},
+		{"", fmt.Sprintf("Warren cannot list publishers to the default exchange. For about a second, they receive nacks. Without "+
+			"mandatory, they can lose messages to queue %q", r.Queue.Name)},
 	}
 	if len(tiers) > 0 {
 		all = append(all, Consequence{"retries", strings.Join(tiers, ", ") + ": their messages wait about a second longer"})
 	}
 	after := fmt.Sprintf("clients that declare queue %q must use the new arguments", r.Queue.Name)
 	if moves {
-		after = "moved messages lose their exchange; their delivery counts, x-death counts, message TTL and expiration are reset; " + after
+		after = "moved messages arrive through another exchange, and their header warren-exchange has the original one; their delivery counts, x-death counts, message TTL and expiration are reset; " + after
 	}
 	return append(all, Consequence{"afterwards", after})
 }

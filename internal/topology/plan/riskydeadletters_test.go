@@ -9,11 +9,11 @@ import (
 	"github.com/warren-mq/warren/internal/vhost"
 )
 
-// risks are the expected advisories by version. policies and then change the broker besides the topology of the spec.
+// risks are the expected advisories by version. The broker has the topology of spec and the policies, and alter changes it further.
 type risks struct {
 	spec     string
 	policies []vhost.Policy
-	then     func(o vhost.Observed)
+	alter    func(o vhost.Observed)
 	// on310, on40 and on43 are the reasons and messages of the advisories of one code.
 	on310, on40, on43 []string
 }
@@ -34,8 +34,8 @@ func expect(t *testing.T, code v1alpha1.AdvisoryCode, tests map[string]risks) {
 				topo := topologytest.Desired(t, test.spec, version)
 				observed := topologytest.Observe(t, topo)
 				observed.Policies = test.policies
-				if test.then != nil {
-					test.then(observed)
+				if test.alter != nil {
+					test.alter(observed)
 				}
 				var got []string
 				for _, advisory := range plan.Diff(topo, observed, plan.Input{Version: version}).Advisories {
@@ -83,8 +83,8 @@ func TestDeadLettersCanBeLost(t *testing.T) {
 	each := func(clause, remedy string) risks {
 		return risks{on310: []string{clause + on310 + remedy}, on40: []string{clause + on40 + remedy}, on43: []string{clause + on43 + remedy}}
 	}
-	of := func(r risks, spec string, policies []vhost.Policy, then func(vhost.Observed)) risks {
-		r.spec, r.policies, r.then = spec, policies, then
+	of := func(r risks, spec string, policies []vhost.Policy, alter func(vhost.Observed)) risks {
+		r.spec, r.policies, r.alter = spec, policies, alter
 		return r
 	}
 	const byDefault = `BrokerDefault: queue "orders.dlq" has the broker's default limit of 20 deliveries`
@@ -99,17 +99,17 @@ func TestDeadLettersCanBeLost(t *testing.T) {
 		"a limit in its arguments": of(each(`Argument: queue "orders.dlq" has x-delivery-limit 5`, recreate),
 			`{deadLetter: {queue: {deliveryLimit: 5}}}`, nil, nil),
 		"a queue that was there, without a limit": {
-			spec: `{}`, then: func(o vhost.Observed) {
+			spec: `{}`, alter: func(o vhost.Observed) {
 				o.Queues["orders.dlq"] = vhost.Queue{Durable: true, Arguments: vhost.Arguments{vhost.ArgQueueType: "quorum"}}
 			},
 			on40: []string{byDefault + on40 + recreate}, on43: []string{byDefault + on43 + recreate},
 		},
 		"a queue that was there, with -1": {
-			spec: `{}`, then: withArgument(vhost.ArgDeliveryLimit, -1),
+			spec: `{}`, alter: withArgument(vhost.ArgDeliveryLimit, -1),
 			on310: []string{`Argument: queue "orders.dlq" has x-delivery-limit -1` + on310 + recreate},
 		},
-		"a classic queue that was there": {spec: `{}`, then: withArgument(vhost.ArgQueueType, "classic")},
-		"the queue is missing":           {spec: `{}`, then: func(o vhost.Observed) { delete(o.Queues, "orders.dlq") }},
+		"a classic queue that was there": {spec: `{}`, alter: withArgument(vhost.ArgQueueType, "classic")},
+		"the queue is missing":           {spec: `{}`, alter: func(o vhost.Observed) { delete(o.Queues, "orders.dlq") }},
 		"a policy": of(each(`Policy: policy "p" sets delivery-limit 5 for queue "orders.dlq"`, leave),
 			`{}`, ofDLQ("delivery-limit", 5), nil),
 		"an operator policy": of(each(`OperatorPolicy: operator policy "p" sets delivery-limit 5 for queue "orders.dlq"`,
@@ -150,7 +150,7 @@ func TestDeadLettersExpire(t *testing.T) {
 		"a policy that is longer":        risks{spec: `{deadLetter: {queue: {messageTTL: 24h}}}`, policies: ofDLQ("message-ttl", 86400001)}.on(argument),
 		"a policy that sets no number":   {spec: `{}`, policies: ofDLQ("message-ttl", "soon")},
 		"a policy without effect":        {spec: `{}`, policies: ofDLQ("message-ttl", -1)},
-		"a classic queue that was there": {spec: `{deadLetter: {queue: {messageTTL: 24h}}}`, then: withArgument(vhost.ArgQueueType, "classic")},
+		"a classic queue that was there": {spec: `{deadLetter: {queue: {messageTTL: 24h}}}`, alter: withArgument(vhost.ArgQueueType, "classic")},
 	})
 }
 
@@ -175,7 +175,7 @@ func TestDeadLettersDropped(t *testing.T) {
 		"a size and DropHead": risks{spec: `{deadLetter: {queue: {maxLengthBytes: 1Ki, overflow: DropHead}}}`}.
 			on(`Argument: queue "orders.dlq" has x-max-length-bytes 1024` + refuse),
 		"DropHead without a length": {spec: `{deadLetter: {queue: {overflow: DropHead}}}`},
-		"a queue that was there":    risks{spec: `{}`, then: withArgument(vhost.ArgMaxLength, 10)}.on(`Argument: queue "orders.dlq" has x-max-length 10` + refuse),
+		"a queue that was there":    risks{spec: `{}`, alter: withArgument(vhost.ArgMaxLength, 10)}.on(`Argument: queue "orders.dlq" has x-max-length 10` + refuse),
 		"a policy sets a length":    risks{spec: `{}`, policies: ofDLQ("max-length", 10)}.on(`Policy: policy "p" sets max-length 10 for queue "orders.dlq"` + leave),
 		"a policy sets a size": risks{spec: `{}`, policies: ofDLQ("max-length-bytes", 10)}.
 			on(`Policy: policy "p" sets max-length-bytes 10 for queue "orders.dlq"` + leave),

@@ -10,7 +10,6 @@ import (
 
 	"github.com/warren-mq/warren/api/v1alpha1"
 	"github.com/warren-mq/warren/cmd/kubectl-warren/internal/jobs"
-	"github.com/warren-mq/warren/internal/text"
 )
 
 // Order is how to delete Warren's resources while a manager runs. docs/installation.md gives the same order.
@@ -86,8 +85,8 @@ func connectionWaits(bc *v1alpha1.BrokerConnection, queues []v1alpha1.ConsumerQu
 	}
 	result := Result{
 		State: Failed, Check: "finalizers", Object: named("BrokerConnection", bc.Namespace, bc.Name),
-		Message: fmt.Sprintf("its deletion waits until Warren has removed its fences, and no longer needs it for %s",
-			text.Count(users, "ConsumerQueue")),
+		Message: fmt.Sprintf("its deletion waits until Warren has removed its fences at the broker, and until the ConsumerQueues that "+
+			"use it are gone (%d)", users),
 		Remedy: fmt.Sprintf("Delete it after its ConsumerQueues:\n  kubectl --namespace %s delete brokerconnection %s",
 			bc.Namespace, bc.Name),
 	}

@@ -57,7 +57,7 @@ func TestUninstall(t *testing.T) {
 					"its deletion waits until Warren has deleted its empty queues and retained the others (deletionPolicy DeleteIfEmpty)", deleteOrders,
 				},
 				{
-					Failed, "finalizers", bcShop, "its deletion waits until Warren has removed its fences, and no longer needs it for 1 ConsumerQueue",
+					Failed, "finalizers", bcShop, "its deletion waits until Warren has removed its fences at the broker, and until the ConsumerQueues that use it are gone (1)",
 					"Delete it after its ConsumerQueues:\n  kubectl --namespace shop delete brokerconnection default",
 				},
 			},

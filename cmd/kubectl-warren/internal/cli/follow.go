@@ -38,7 +38,7 @@ func follow(ctx context.Context, kube session, streams genericiooptions.IOStream
 func sayEnd(streams genericiooptions.IOStreams, j jobs.Job) error {
 	printf(streams.Out, "%s %s: %s\n", j.Noun(), j.Name, readyText(j))
 	for _, failure := range j.Failures {
-		text := fmt.Sprintf("message %s stays: %s: %s", failure.ID, failure.Reason, failure.Message)
+		text := fmt.Sprintf("message %s remains in the dead-letter queue (%s): %s", failure.ID, failure.Reason, failure.Message)
 		printf(streams.Out, "  %s\n", printable.Text(text))
 	}
 	switch j.Outcome {

@@ -15,8 +15,8 @@ var basisText = map[preview.Basis]string{
 }
 
 var rejectModeText = map[v1alpha1.RejectMode]string{
-	v1alpha1.RejectByReason: "by reason, rejected messages go to the delay tier, other dead letters to the dead-letter queue",
-	v1alpha1.RejectStraight: "straight, every dead letter of the main queue goes to the delay tier",
+	v1alpha1.RejectByReason: "ByReason: rejected messages go to the delay tier, other dead letters to the dead-letter queue",
+	v1alpha1.RejectStraight: "Straight: every dead letter of the main queue goes to the delay tier",
 }
 
 var actionText = map[preview.Action]string{

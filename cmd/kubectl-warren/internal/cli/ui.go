@@ -20,7 +20,7 @@ func newUI(c *cluster, streams genericiooptions.IOStreams) *cobra.Command {
 		Short: "Browse dead letters in a web browser, and move them back",
 		Long: "Serve web pages on 127.0.0.1 until Ctrl-C. They show dead-letter queues, groups of dead letters and single messages, and " +
 			"can move or delete dead letters. The pages act with your own kubeconfig, and install nothing in the cluster. " +
-			"The printed URL admits one browser, once.",
+			"The printed URL works once, in one browser.",
 		Example: "  kubectl warren ui --namespace shop",
 		Args:    usage(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {

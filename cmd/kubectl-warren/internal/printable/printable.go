@@ -26,7 +26,7 @@ func Text(value string) string {
 	return line.String()
 }
 
-// Lines is Text for a text that keeps its lines and tabs.
+// Lines splits a text into lines, and escapes each like Text, except for tabs.
 func Lines(value string) []string {
 	lines := strings.Split(strings.TrimSuffix(strings.ReplaceAll(value, "\r\n", "\n"), "\n"), "\n")
 	for i, line := range lines {

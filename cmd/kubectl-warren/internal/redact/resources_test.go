@@ -16,7 +16,7 @@ import (
 	"github.com/warren-mq/warren/api/v1alpha1"
 )
 
-// Each resource has "hidden" wherever something may stand that is not published, and the wanted YAML has what is.
+// Each resource has the value "hidden" in every field that must not be published. The wanted YAML has the published fields.
 func TestResource(t *testing.T) {
 	t.Parallel()
 	const annotations = `annotations: {kubectl.kubernetes.io/last-applied-configuration: hidden, example.com/note: hidden, ` +

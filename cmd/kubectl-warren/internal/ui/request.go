@@ -86,7 +86,7 @@ type reasonChoice struct {
 	Chosen bool
 }
 
-// askFor shows the form.
+// askFor shows the form of a new Redrive or Purge.
 func (s *Server) askFor(w http.ResponseWriter, r *http.Request) error {
 	asked, err := requestOf(r, r.URL.Query())
 	if err != nil {

@@ -60,7 +60,7 @@ func (s *Server) Serve(ctx context.Context, listener net.Listener) error {
 // maxForm is the limit of a form in bytes: a thousand IDs fit.
 const maxForm = 1 << 20
 
-// Handler handles all requests.
+// Handler returns the handler of all pages. It limits a request body to maxForm bytes.
 func (s *Server) Handler() http.Handler {
 	mux := http.NewServeMux()
 	mux.Handle("GET /assets/", http.FileServerFS(assets))

@@ -114,10 +114,10 @@ type written struct {
 type manager struct {
 	works  bool
 	status written // as it was when the work began
-	isLast bool    // no other manager has begun work since, which status.recreation.runs tells
+	isLast bool    // status.recreation.runs shows that no other manager has begun work since
 	step   uint8
 	moving uint8 // 1 + the message that is being moved
-	from   uint8 // where the original is, which the broker gives to nobody else until the manager stops; zero once it is acknowledged
+	from   uint8 // where the original is, which the broker delivers to no other consumer until the manager stops; zero once it is acknowledged
 	past   bool  // it has moved a message that came after the queue was emptied
 }
 
@@ -213,7 +213,7 @@ func (e *exploredRecreation) publish(w world) {
 	}
 }
 
-// consume moves the consumer. ADR 0014 does not exclude that a consumer comes between the last check and the effect of the
+// consume adds the worlds in which the consumer starts or stops. ADR 0014 does not exclude that a consumer comes between the last check and the effect of the
 // delete.
 func (e *exploredRecreation) consume(w world) {
 	checked := slices.ContainsFunc(w.managers[:], func(m manager) bool { return m.works && m.status.phase == swapping && m.step == 4 })
@@ -372,7 +372,7 @@ func (w *world) begin(by uint8) {
 	}
 }
 
-// recover makes a status of what the broker shows. If the spec was edited back, the old queue passes for the new one.
+// recover derives a status from the objects at the broker. If the spec was edited back, it takes the old queue for the new one.
 func (w *world) recover(e *exploredRecreation, editedBack bool) {
 	isNew := w.queue == newQueue && !editedBack || w.queue == oldQueue && editedBack
 	found := plan.Found{Fenced: w.fenced && e.has(fenceMeansDelete), Exists: w.queue != noQueue, IsNew: isNew}
@@ -467,7 +467,7 @@ func (e *exploredRecreation) work(w world, by uint8) {
 
 func (w *world) step(by uint8) { w.managers[by].step++ }
 
-// mayUnbind reports whether a manager may take something away at the broker; without the lease its work ends.
+// mayUnbind reports whether a manager may remove bindings at the broker. A manager without the lease stops.
 func (e *exploredRecreation) mayUnbind(w world, by uint8) bool {
 	if w.leader == by || !e.has(unbindNeedsLease) {
 		return true
@@ -705,9 +705,9 @@ func (e *exploredRecreation) giveBack(w world, by uint8) {
 	}
 }
 
-// explore visits each state once. It returns how many there are, and the way to a state that must not be; nil if there is none. The
-// check that no object of Warren is left behind needs a single manager: a stopped manager that has lost the lease may declare the
-// hold queue again before it exits. Messages are then there twice, and none is lost.
+// explore visits each state once. It returns the number of states, and the path to a forbidden state; nil if none can be reached.
+// The check that no object of Warren is left behind needs a single manager: a stopped manager that has lost the lease may declare the
+// hold queue again before it exits. Then each message exists twice, and none is lost.
 func explore(without guard, spend budget) (states int, way []string) {
 	begin := world{bound: true, consumer: false, budget: spend}
 	begin.status = written{phase: diverting}
