@@ -38,24 +38,6 @@ func deadLetterQueueName(cq *v1alpha1.ConsumerQueue) string {
 	return ""
 }
 
-// deadLetterPeers returns up to limit other ConsumerQueues whose statuses have the same dead-letter queue, sorted by name. It ignores
-// ConsumerQueues that may be at another location.
-func (x *Index) deadLetterPeers(than client.ObjectKey, shared DeadLetterQueue, limit int) []client.ObjectKey {
-	x.mu.RLock()
-	defer x.mu.RUnlock()
-	var found []client.ObjectKey
-	for _, member := range x.active[markOf(vhost.QueueID(shared.Queue))] {
-		if len(found) == limit {
-			break
-		}
-		other := x.records[member]
-		if member != than && other.deadLetters == shared.Queue && Recorded(other.cq.Status.Location).nearnessTo(shared.At) == Same {
-			found = append(found, member)
-		}
-	}
-	return found
-}
-
 // Shares reports whether a peer has the same dead-letter queue.
 func (v View) Shares(queue string) bool {
 	object := markOf(vhost.QueueID(queue))
@@ -75,14 +57,22 @@ func (v View) Shares(queue string) bool {
 }
 
 // LastDeadLetterPeer returns the only other ConsumerQueue that shares a dead-letter queue. Its advisory changes when
-// sharing begins or ends. With more peers, no advisory changes.
+// sharing begins or ends. With more peers, no advisory changes. LastDeadLetterPeer ignores ConsumerQueues that may be at another location.
 func (x *Index) LastDeadLetterPeer(than client.ObjectKey, shared DeadLetterQueue) (last client.ObjectKey, exists bool) {
 	if shared == (DeadLetterQueue{}) {
 		return client.ObjectKey{}, false
 	}
-	peers := x.deadLetterPeers(than, shared, 2)
-	if len(peers) != 1 {
-		return client.ObjectKey{}, false
+	x.mu.RLock()
+	defer x.mu.RUnlock()
+	for _, member := range x.active[markOf(vhost.QueueID(shared.Queue))] {
+		other := x.records[member]
+		if member == than || other.deadLetters != shared.Queue || Recorded(other.cq.Status.Location).nearnessTo(shared.At) != Same {
+			continue
+		}
+		if exists {
+			return client.ObjectKey{}, false
+		}
+		last, exists = member, true
 	}
-	return peers[0], true
+	return last, exists
 }

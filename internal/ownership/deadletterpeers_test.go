@@ -46,10 +46,6 @@ func TestDeadLetterPeers(t *testing.T) {
 	)
 	own, grave := client.ObjectKey{Namespace: "shop", Name: "own"}, DeadLetterQueue{Queue: "grave", At: here}
 	a, b := client.ObjectKey{Namespace: "shop", Name: "a"}, client.ObjectKey{Namespace: "shop", Name: "b"}
-	topologytest.Equal(t, "all", []client.ObjectKey{a, b}, index.deadLetterPeers(own, grave, 10))
-	topologytest.Equal(t, "one is enough", []client.ObjectKey{a}, index.deadLetterPeers(own, grave, 1))
-	topologytest.Equal(t, "of another queue", nil, index.deadLetterPeers(own, DeadLetterQueue{Queue: "nowhere", At: here}, 10))
-
 	last := func(grave DeadLetterQueue) client.ObjectKey {
 		key, exists := index.LastDeadLetterPeer(own, grave)
 		topologytest.Equal(t, "exists", key != client.ObjectKey{}, exists)

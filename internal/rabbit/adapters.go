@@ -12,7 +12,6 @@ import (
 	"github.com/warren-mq/warren/internal/rabbit/mover"
 	"github.com/warren-mq/warren/internal/rabbit/observe"
 	"github.com/warren-mq/warren/internal/rabbit/safedelete"
-	"github.com/warren-mq/warren/internal/rabbit/timing"
 	"github.com/warren-mq/warren/internal/topology"
 	"github.com/warren-mq/warren/internal/vhost"
 )
@@ -55,11 +54,6 @@ func (d *deleter) catchUpWith(queue string) {
 	if d.observer.TakeIgnored([]string{queue}) {
 		d.observer.RequestRefresh()
 	}
-}
-
-// timesOf returns the timeouts of deletions and recreations.
-func timesOf(t timing.Timeouts) safedelete.Times {
-	return safedelete.Times{Settle: t.Settle, Stray: t.Leftover, Vanish: t.Vanish, Operation: t.Operation, Close: t.Close}
 }
 
 // deletionBroker implements the interfaces of package safedelete.

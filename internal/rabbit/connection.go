@@ -96,7 +96,7 @@ func OpenWith(config Config, logger logr.Logger, notify func(snapshot.Notice), t
 	c.deleter = &deleter{Deleter: safedelete.New(safedelete.Settings{
 		VHost: config.VHost, Owner: config.Owner, User: config.Username, Errors: errs, Log: logger,
 		Standing: &config.Observations.Standing, KnownOwners: config.KnownOwners, Recreates: config.Recreates,
-		HoldsLease: config.HoldsLease, Times: timesOf(timeouts),
+		HoldsLease: config.HoldsLease, Timeouts: timeouts,
 	}, deletions, deletions, c.writeAPI)}
 	matcher := brokermatch.New(brokermatch.Settings{
 		AMQPURI: config.AMQPURI, ManagementURI: config.ManagementURI, ServerName: config.ServerName, Owner: config.Owner,

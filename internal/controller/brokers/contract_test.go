@@ -55,8 +55,6 @@ func (toOther) Copy(message *amqp.Delivery, seq int64) (contract.Route, amqp.Pub
 	return contract.Route{RoutingKey: "other"}, amqp.Publishing{Headers: amqp.Table{mover.SeqHeader: seq}, Body: message.Body}, nil
 }
 
-func (toOther) ID(message *amqp.Delivery) string { return message.MessageId }
-
 // observe refreshes the vhost, and returns the names of the exchanges, queues and bindings that the cases use.
 func (s side) observe(t *testing.T) []string {
 	t.Helper()

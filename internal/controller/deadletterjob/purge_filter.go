@@ -19,8 +19,6 @@ func (f purgeFilter) Skips(message *amqp.Delivery, size int64) string {
 	return string(f.rules.Skips(f.rules.Source.ReadWithSize(message, size), f.now))
 }
 
-func (f purgeFilter) ID(message *amqp.Delivery) string { return deadletter.Fingerprint(message) }
-
 // newPurgeFilter returns the filter of a Purge. It computes the ages of messages as of the creation of the Purge, so that no message begins
 // to match between count and deletion.
 func newPurgeFilter(purge *v1alpha1.Purge, m Move) (purgeFilter, *Blocker) {

@@ -44,8 +44,6 @@ func (f redriveFilter) Copy(message *amqp.Delivery, seq int64) (contract.Route, 
 	return route, f.headers.Copy(deadLetter, f.now(), seq), nil
 }
 
-func (f redriveFilter) ID(message *amqp.Delivery) string { return deadletter.Fingerprint(message) }
-
 func newRedriveFilter(redrive *v1alpha1.Redrive, m Move) (redriveFilter, *Blocker) {
 	selector, wrong := compileSelector(redrive.Spec.Selector)
 	if wrong != nil {

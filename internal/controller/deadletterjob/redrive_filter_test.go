@@ -54,7 +54,6 @@ func TestRedriveFilter(t *testing.T) {
 	topologytest.Equal(t, "number", int64(7), message.Headers[deadletter.HeaderRedriveSeq].(int64))
 	topologytest.Equal(t, "name", "shop/again", message.Headers[deadletter.HeaderRedriveName].(string))
 	topologytest.Equal(t, "skips a message that came back", "CameBack", toMain.Skips(&redriven, 0))
-	topologytest.Equal(t, "id", deadletter.Fingerprint(&died), toMain.ID(&died))
 
 	original := filterFor(func(*Move) {})
 	route, _, err = original.Copy(&died, 1)

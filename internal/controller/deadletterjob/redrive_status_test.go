@@ -89,7 +89,7 @@ func TestOutcome(t *testing.T) {
 	}{
 		"all messages were moved":            {nil, false, "True", "Completed", conditions.ProgressNone, true, done},
 		"a dry run":                          {nil, true, "True", "DryRun", conditions.ProgressNone, true, strings.Replace(done, "moved", "would be moved", 1)},
-		"too many failures":                  {fmt.Errorf("%w", mover.ErrTooManyFailures), false, "False", "TooManyFailures", conditions.Stalled, true, done + `: they stay in queue "orders.dlq"`},
+		"too many failures":                  {fmt.Errorf("%w", mover.ErrTooManyFailures), false, "False", "TooManyFailures", conditions.Stalled, true, done + `. The failed messages remain in queue "orders.dlq"`},
 		"an unreadable message":              {mover.ErrUnreadable, false, "False", "UnreadableMessage", conditions.Stalled, true, "a client of AMQP 1.0"},
 		"the destination accepts no message": {mover.ErrWaitedTooLong, false, "False", "WaitedTooLong", conditions.Stalled, true, "has a delivery limit"},
 		"too many messages to hold":          {mover.ErrTooManyHeld, false, "False", "TooManyToHold", conditions.Stalled, true, "would stay than one connection can hold"},

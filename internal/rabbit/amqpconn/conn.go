@@ -105,7 +105,7 @@ func dial(ctx context.Context, options DialOptions) (*Conn, error) {
 	l := &Conn{ID: newLinkID(), Opened: time.Now(), Refused: make(chan error, 1), blocked: make(chan amqp.Blocking, 1)}
 	errs := brokererr.Errors{Username: options.Username, Password: options.Password, VHost: options.VHost}
 	dialer := net.Dialer{Timeout: options.Timeout}
-	line, err := dialer.DialContext(ctx, "tcp", address(options.URI))
+	line, err := dialer.DialContext(ctx, "tcp", management.EndpointOf(options.URI.String()))
 	if err != nil {
 		return nil, l.whyFailed(ctx, errs, err, false)
 	}
@@ -131,15 +131,6 @@ func dial(ctx context.Context, options DialOptions) (*Conn, error) {
 	l.ChannelSlots = make(chan struct{}, min(ChannelLimit, int(l.Connection.Config.ChannelMax)))
 	l.idle = make(chan *amqp.Channel, cap(l.ChannelSlots))
 	return l, nil
-}
-
-// address returns the host and the port of a URI.
-func address(uri *url.URL) string {
-	port := "5672"
-	if uri.Scheme == "amqps" {
-		port = "5671"
-	}
-	return net.JoinHostPort(uri.Hostname(), cmp.Or(uri.Port(), port))
 }
 
 // handshake opens TLS, if the URI requires it, and AMQP on a TCP connection.

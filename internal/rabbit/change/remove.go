@@ -48,16 +48,6 @@ func (c *Changer) Remove(ctx context.Context, cluster string, removal Removal) e
 	return joinFailures(failures)
 }
 
-// Unbind is Remove of bindings.
-func (c *Changer) Unbind(ctx context.Context, cluster string, bindings []topology.Binding) error {
-	return c.Remove(ctx, cluster, Removal{Bindings: bindings})
-}
-
-// Delete is Remove of queues and exchanges.
-func (c *Changer) Delete(ctx context.Context, cluster string, queues, exchanges []string) error {
-	return c.Remove(ctx, cluster, Removal{Queues: queues, Exchanges: exchanges})
-}
-
 func deleteQueue(name string) operation {
 	return operation{
 		about: brokererr.ObjectError{Op: brokererr.OpDelete, ID: vhost.QueueID(name)}, kind: eventfeed.Deleted,

@@ -107,8 +107,6 @@ func (r redriver) Copy(message *amqp.Delivery, seq int64) (contract.Route, amqp.
 	return contract.Route{RoutingKey: destination}, r.headers.Copy(r.rules.Source.Read(message), time.Now(), seq), nil
 }
 
-func (redriver) ID(message *amqp.Delivery) string { return deadletter.Fingerprint(message) }
-
 // perSecond is how many messages are moved each second.
 func perSecond(b *testing.B, vh *brokers.VHost, bodies []string, move func(*testing.B, *brokers.VHost, int)) float64 {
 	b.Helper()

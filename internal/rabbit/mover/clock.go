@@ -147,7 +147,7 @@ func (p *pass) checkSource(idle time.Duration) error {
 	p.takenWhenEmpty = never
 	if declared.Messages == 0 {
 		p.takenWhenEmpty = p.taken
-		return p.awaitDeliveries()
+		return p.intake.askOn(p.intake.current()) // the earlier channels are full
 	}
 	if idle >= undelivered { // the broker does not count waiting consumers, so their number proves nothing
 		p.setState(NothingDelivered, fmt.Sprintf(
@@ -187,10 +187,6 @@ func (p *pass) countOthers(ctx context.Context) error {
 	}
 	return nil
 }
-
-// awaitDeliveries waits until all messages that the broker has taken out of the queue have arrived. It asks only on the current channel,
-// because the earlier channels are full.
-func (p *pass) awaitDeliveries() error { return p.intake.askOn(p.intake.current()) }
 
 // withinLimit calls ask, and cuts the connection if the broker takes longer than answerLimit to answer.
 func withinLimit(connection *amqpconn.Conn, ask func() error) error {

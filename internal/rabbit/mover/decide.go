@@ -5,6 +5,7 @@ import (
 
 	amqp "github.com/rabbitmq/amqp091-go"
 
+	"github.com/warren-mq/warren/internal/deadletter"
 	"github.com/warren-mq/warren/internal/rabbit/amqpconn"
 )
 
@@ -38,7 +39,7 @@ func (p *pass) decide(message *item, size int64, tooLarge bool) {
 
 // skips returns the reason why a message stays in the queue; empty if it is to be moved.
 func (p *pass) skips(message *amqp.Delivery, size int64) string {
-	if len(p.failed) > 0 && p.failed[p.Filter.ID(message)] {
+	if len(p.failed) > 0 && p.failed[deadletter.Fingerprint(message)] {
 		return failedBefore
 	}
 	return p.Filter.Skips(message, size)

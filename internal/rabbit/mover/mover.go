@@ -10,6 +10,7 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"github.com/warren-mq/warren/consumer/contract"
+	"github.com/warren-mq/warren/internal/deadletter"
 	"github.com/warren-mq/warren/internal/rabbit/amqpconn"
 	"github.com/warren-mq/warren/internal/rabbit/brokererr"
 	"github.com/warren-mq/warren/internal/rabbit/retry"
@@ -73,8 +74,6 @@ type Filter interface {
 	// Skips returns one word for the reason why a message stays in the queue; empty for a message to move. size is the length of its
 	// body in bytes. A body above amqpconn.LargestBody is missing.
 	Skips(message *amqp.Delivery, size int64) string
-	// ID identifies a message.
-	ID(message *amqp.Delivery) string
 }
 
 // Copier creates copies of messages.
@@ -285,7 +284,7 @@ func isFinal(err error) bool {
 
 // fail records a message that cannot be moved, once for each ID.
 func (m *move) fail(message *amqp.Delivery, reason, text string) {
-	if id := m.Filter.ID(message); !m.failed[id] {
+	if id := deadletter.Fingerprint(message); !m.failed[id] {
 		m.failed[id] = true
 		m.failures = append(m.failures, Failure{id, reason, text})
 	}

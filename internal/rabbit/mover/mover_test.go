@@ -16,6 +16,7 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"github.com/warren-mq/warren/consumer/contract"
+	"github.com/warren-mq/warren/internal/deadletter"
 	"github.com/warren-mq/warren/internal/rabbit/amqpconn"
 	"github.com/warren-mq/warren/internal/rabbit/brokererr"
 	"github.com/warren-mq/warren/internal/topology/topologytest"
@@ -426,7 +427,7 @@ func TestPoison(t *testing.T) {
 		}
 		found := map[string]string{}
 		for _, left := range drain(t, vh, source) {
-			found[string(left.Body)] = reasons[poisonous{}.ID(&left)]
+			found[string(left.Body)] = reasons[deadletter.Fingerprint(&left)]
 		}
 		topologytest.Equal(t, "what stays, and why", want, found)
 		topologytest.Equal(t, "failures", len(want), len(progress.Failures))

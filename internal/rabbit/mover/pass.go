@@ -111,7 +111,11 @@ func (m *move) pass(ctx context.Context) (done bool, err error) {
 	}
 	endCut()
 	defer p.cutAfter(ctx)()
-	defer func() { m.report(withoutHeld(p.currentProgress())) }()
+	defer func() {
+		progress := p.currentProgress()
+		progress.Held = 0 // all are returned
+		m.report(progress)
+	}()
 	if err != nil {
 		p.doubt()
 		return false, p.ended(err)
@@ -154,12 +158,6 @@ func (p *pass) cutAfter(ctx context.Context) (end func()) {
 func (m *move) with(state State, detail string) Progress {
 	progress := m.progress
 	progress.State, progress.Detail, progress.InFlight, progress.Held = state, detail, 0, 0
-	return progress
-}
-
-// withoutHeld returns the progress after a pass has returned its held messages.
-func withoutHeld(progress Progress) Progress {
-	progress.Held = 0
 	return progress
 }
 

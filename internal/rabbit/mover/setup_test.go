@@ -17,7 +17,6 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"github.com/warren-mq/warren/consumer/contract"
-	"github.com/warren-mq/warren/internal/deadletter"
 	"github.com/warren-mq/warren/internal/rabbit/amqpconn"
 	"github.com/warren-mq/warren/internal/rabbit/brokererr"
 	"github.com/warren-mq/warren/test/brokers"
@@ -87,8 +86,6 @@ func (toDestination) Copy(message *amqp.Delivery, seq int64) (contract.Route, am
 		DeliveryMode: amqp.Persistent, Headers: headers, Body: message.Body, ReplyTo: message.ReplyTo, MessageId: message.MessageId,
 	}, nil
 }
-
-func (toDestination) ID(message *amqp.Delivery) string { return deadletter.Fingerprint(message) }
 
 type run struct {
 	t      *testing.T

@@ -149,4 +149,3 @@ func TestRefusedBrowse(t *testing.T) {
 type anyMessage struct{}
 
 func (anyMessage) Skips(*amqp.Delivery, int64) string { return "" }
-func (anyMessage) ID(message *amqp.Delivery) string   { return message.MessageId }

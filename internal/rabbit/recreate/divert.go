@@ -9,6 +9,7 @@ import (
 
 	"github.com/warren-mq/warren/api/v1alpha1"
 	"github.com/warren-mq/warren/internal/rabbit/brokererr"
+	"github.com/warren-mq/warren/internal/rabbit/change"
 	"github.com/warren-mq/warren/internal/rabbit/retry"
 	"github.com/warren-mq/warren/internal/rabbit/safedelete"
 	"github.com/warren-mq/warren/internal/topology"
@@ -128,7 +129,7 @@ func (r *Recreator) tryArguments(ctx context.Context, rec Recreation) error {
 	if err != nil {
 		return reasoned(err)
 	}
-	return reasoned(r.changer.Delete(ctx, r.Cluster, []string{probe.Name}, nil))
+	return reasoned(r.changer.Remove(ctx, r.Cluster, change.Removal{Queues: []string{probe.Name}}))
 }
 
 // declareHoldAndBacklog declares the hold, the backlog, and the exchange that leads to the backlog. It keeps an existing hold, because
@@ -201,7 +202,7 @@ func (r *Recreator) bind(ctx context.Context, queue string, like []vhost.Binding
 }
 
 func (r *Recreator) unbind(ctx context.Context, queue string, like []vhost.Binding) error {
-	return reasoned(r.changer.Unbind(ctx, r.Cluster, boundTo(queue, like)))
+	return reasoned(r.changer.Remove(ctx, r.Cluster, change.Removal{Bindings: boundTo(queue, like)}))
 }
 
 // boundTo returns the given bindings with another queue as their destination.

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/warren-mq/warren/internal/rabbit/brokererr"
+	"github.com/warren-mq/warren/internal/rabbit/change"
 	"github.com/warren-mq/warren/internal/rabbit/retry"
 	"github.com/warren-mq/warren/internal/rabbit/safedelete"
 	"github.com/warren-mq/warren/internal/topology"
@@ -72,7 +73,7 @@ func (r *Recreator) giveBack(ctx context.Context, rec Recreation, report func(Pr
 	if err := r.unbind(ctx, rec.Queue.Name, back); err != nil {
 		return progress, err
 	}
-	if err := r.changer.Delete(ctx, r.Cluster, nil, []string{rec.BacklogExchange(), rec.BackExchange()}); err != nil {
+	if err := r.changer.Remove(ctx, r.Cluster, change.Removal{Exchanges: []string{rec.BacklogExchange(), rec.BackExchange()}}); err != nil {
 		return progress, reasoned(err)
 	}
 	return progress, r.removeProbe(ctx, rec)
@@ -80,7 +81,7 @@ func (r *Recreator) giveBack(ctx context.Context, rec Recreation, report func(Pr
 
 // removeProbe removes the queue on which Divert tried the new arguments. A crash can leave it behind.
 func (r *Recreator) removeProbe(ctx context.Context, rec Recreation) error {
-	return reasoned(r.changer.Delete(ctx, r.Cluster, []string{rec.probe()}, nil))
+	return reasoned(r.changer.Remove(ctx, r.Cluster, change.Removal{Queues: []string{rec.probe()}}))
 }
 
 // bindIfUnbound is bindRecorded unless the queue has bindings, because a crash may have followed an earlier call that bound it.

@@ -51,7 +51,7 @@ func (r *Recreator) Inspect(ctx context.Context, rec Recreation) (seen Seen, err
 }
 
 // CheckNoDelete fails while a delete of a process that has ended may still take effect behind a closed fence, but not for longer than
-// Times.Vanish.
+// Timeouts.Vanish.
 func (r *Recreator) CheckNoDelete(ctx context.Context, rec Recreation) error {
 	return reasoned(r.deleter.CheckNoDelete(ctx, r.Cluster, rec.Queue.Name))
 }

@@ -12,7 +12,6 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"github.com/warren-mq/warren/consumer/contract"
-	"github.com/warren-mq/warren/internal/deadletter"
 	"github.com/warren-mq/warren/internal/rabbit/mover"
 	"github.com/warren-mq/warren/internal/rabbit/retry"
 	"github.com/warren-mq/warren/internal/rabbit/safedelete"
@@ -165,8 +164,6 @@ type copier struct {
 func (copier) Skips(*amqp.Delivery, int64) string { return "" }
 
 // ID returns the same ID for messages with the same content.
-func (copier) ID(message *amqp.Delivery) string { return deadletter.Fingerprint(message) }
-
 // errAMQP10 is about a message with AMQP 1.0 sections, which AMQP 0-9-1 would lose.
 var errAMQP10 = errors.New("a message has AMQP 1.0 sections, which cannot be moved")
 

@@ -8,6 +8,7 @@ import (
 
 	"github.com/warren-mq/warren/internal/rabbit/amqpconn"
 	"github.com/warren-mq/warren/internal/rabbit/brokererr"
+	"github.com/warren-mq/warren/internal/rabbit/change"
 	"github.com/warren-mq/warren/internal/rabbit/crashpoint"
 	"github.com/warren-mq/warren/internal/rabbit/management"
 	"github.com/warren-mq/warren/internal/rabbit/mover"
@@ -35,10 +36,9 @@ type Observer interface {
 
 // Changer changes a broker. A call fails if the broker belongs to another cluster.
 type Changer interface {
-	// Declare declares exchanges and queues, then bindings. Unbind and Delete ignore objects that do not exist.
+	// Declare declares exchanges and queues, then bindings. Remove ignores objects that do not exist.
 	Declare(ctx context.Context, cluster string, wanted topology.Topology) error
-	Unbind(ctx context.Context, cluster string, bindings []topology.Binding) error
-	Delete(ctx context.Context, cluster string, queues, exchanges []string) error
+	Remove(ctx context.Context, cluster string, removal change.Removal) error
 	// DeclaredQueue returns the current counts of a queue; false if the queue does not exist.
 	DeclaredQueue(ctx context.Context, cluster, queue string) (declared amqp.Queue, exists bool, err error)
 	// Dial opens an AMQP connection that discards the bodies of messages above a size in bytes.

@@ -335,7 +335,7 @@ func (b *batch) count(queue string, change int) int { return b.inside.count(queu
 func (b *batch) search(f fence.Fence) *search {
 	return &search{
 		Deleter: b.deleter, fence: f, cluster: b.cluster, missing: b.count, gone: b.gone, published: b.published,
-		settle: b.deleter.Times.Settle,
+		settle: b.deleter.Timeouts.Settle,
 	}
 }
 

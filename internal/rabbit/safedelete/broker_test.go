@@ -16,6 +16,7 @@ import (
 	"github.com/warren-mq/warren/internal/rabbit/brokererr"
 	"github.com/warren-mq/warren/internal/rabbit/management"
 	"github.com/warren-mq/warren/internal/rabbit/snapshot"
+	"github.com/warren-mq/warren/internal/rabbit/timing"
 	"github.com/warren-mq/warren/internal/topology"
 	"github.com/warren-mq/warren/internal/vhost"
 	"github.com/warren-mq/warren/test/brokers"
@@ -88,7 +89,7 @@ func deleterAt(t *testing.T, vh *brokers.VHost) (*Deleter, *management.Client) {
 	broker.pool.Set(connection, nil)
 	deleter := New(Settings{
 		VHost: vh.Name, Owner: "test", User: errs.Username, Errors: errs, Log: logr.Discard(),
-		Times: Times{Settle: 400 * time.Millisecond, Stray: time.Hour, Operation: within, Close: time.Second},
+		Timeouts: timing.Timeouts{Settle: 400 * time.Millisecond, Leftover: time.Hour, Operation: within, Close: time.Second},
 	}, broker, broker, api)
 	t.Cleanup(deleter.Close)
 	return deleter, api

@@ -22,7 +22,7 @@ type removal struct{ *batch }
 const (
 	// groupsAtOnce is the maximum number of groups of a batch that are deleted at the same time.
 	groupsAtOnce = amqpconn.ChannelLimit / 4
-	// channelAge is how long one channel is used to delete groups. It is far shorter than Times.Operation.
+	// channelAge is how long one channel is used to delete groups. It is far shorter than Timeouts.Operation.
 	channelAge = 2 * time.Second
 )
 

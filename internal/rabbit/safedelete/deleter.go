@@ -15,6 +15,7 @@ import (
 	"github.com/warren-mq/warren/internal/rabbit/crashpoint"
 	"github.com/warren-mq/warren/internal/rabbit/management"
 	"github.com/warren-mq/warren/internal/rabbit/snapshot"
+	"github.com/warren-mq/warren/internal/rabbit/timing"
 	"github.com/warren-mq/warren/internal/topology"
 	"github.com/warren-mq/warren/internal/vhost"
 )
@@ -79,11 +80,11 @@ type API interface {
 type Settings struct {
 	VHost string
 	// Owner marks fences as fences of one BrokerConnection.
-	Owner  string
-	User   string
-	Errors brokererr.Errors
-	Log    logr.Logger
-	Times  Times
+	Owner    string
+	User     string
+	Errors   brokererr.Errors
+	Log      logr.Logger
+	Timeouts timing.Timeouts
 	// Standing is shared by all Deleters of the process. If nil, the Deleter has its own.
 	Standing *Standing
 	// KnownOwners returns a function that reports whether an owner belongs to this process. If it is nil, all do.
@@ -94,18 +95,6 @@ type Settings struct {
 	HoldsLease func() bool
 	// Crash ends operations between two steps, in tests only.
 	Crash crashpoint.Seam
-}
-
-// Times are the waits and time limits of a Deleter.
-type Times struct {
-	// Settle is the time from closing a fence until all publishers know of it.
-	Settle time.Duration
-	// Stray is how long a fence of another process must have been seen before it counts as left behind.
-	Stray time.Duration
-	// Vanish is the maximum time that RabbitMQ takes to delete a queue after the process that sent the delete is gone.
-	Vanish time.Duration
-	// Operation limits one AMQP operation. Close limits the closing of a connection.
-	Operation, Close time.Duration
 }
 
 // Deleter deletes provably empty queues of one vhost, and takes down the fences that earlier deletions have left behind.
@@ -141,7 +130,7 @@ func New(settings Settings, observer Observer, changer Changer, api API) *Delete
 	d.sharedReads = readsOf(api, d.deletions, settings.Errors)
 	d.batches = newBatcher(d.runBatch)
 	metrics.BatchesReleased.Start()
-	d.sentinels = newSentinelConn(settings.Errors, settings.Times, changer.Dial)
+	d.sentinels = newSentinelConn(settings.Errors, settings.Timeouts, changer.Dial)
 	return d
 }
 

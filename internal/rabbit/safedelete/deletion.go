@@ -15,7 +15,7 @@ const (
 	// shortestTTL is the shortest message TTL that a queue may have. Sentinels must not expire.
 	shortestTTL = time.Second
 	// budget is the time from the first fence to the last deletion. Another manager treats a fence as left behind only after
-	// Times.Stray, which is twice as long.
+	// Timeouts.Leftover, which is twice as long.
 	budget = 10 * time.Second
 	// undoing limits the undoing of a batch, and the clearing of one leftover fence.
 	undoing = 10 * time.Second

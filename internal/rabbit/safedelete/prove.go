@@ -49,7 +49,7 @@ func (p proof) proveAll(ctx context.Context) error {
 	results, pending := verdicts{}, p.queues()
 	for attempt := 0; attempt < attempts && len(pending) > 0 && !p.doubtful(); attempt++ {
 		if attempt > 0 {
-			if err := retry.Sleep(ctx, p.deleter.errs, p.deleter.Times.Settle/attempts); err != nil {
+			if err := retry.Sleep(ctx, p.deleter.errs, p.deleter.Timeouts.Settle/attempts); err != nil {
 				return err
 			}
 		}
@@ -243,7 +243,7 @@ func (p proof) withdraw(ctx context.Context, queue string) error {
 
 // settle waits until the fence is known to publishers whose messages were in flight.
 func (p proof) settle(ctx context.Context) error {
-	wait := p.deleter.Times.Settle
+	wait := p.deleter.Timeouts.Settle
 	if ttl, expires := p.ttl(p.queues()...); expires {
 		wait = min(wait, ttl/8)
 	}

@@ -146,9 +146,9 @@ func (r recovery) leftoverFences() (strays []leftover, cluster string) {
 		if r.Standing.Has(policy.Name) || name.Recreation && r.mayContinue(name.Owner, policy, isKnown) {
 			continue
 		}
-		wait := r.Times.Stray
+		wait := r.Timeouts.Leftover
 		if name.Recreation {
-			own, wait = false, wait+r.Times.Vanish
+			own, wait = false, wait+r.Timeouts.Vanish
 		}
 		seen, before := r.sighted[policy.Name]
 		if !before || !own && !snapshot.SamePolicy(seen.policy, policy) {
@@ -244,9 +244,9 @@ func (r recovery) checkVanished(ctx context.Context, cluster, policy string) err
 // checkNoDelete fails while a delete of a process that has ended may still take effect behind a closed fence. A delete can outlive its
 // process, because the broker reads everything that a connection has sent before it detects the end of the connection. A message that the
 // queue takes before the delete would be lost. The channel that deletes a queue holds a sentinel, so the broker counts it as a consumer.
-// checkNoDelete cannot distinguish other consumers from it, so it passes after Times.Vanish in any case.
+// checkNoDelete cannot distinguish other consumers from it, so it passes after Timeouts.Vanish in any case.
 func (r recovery) checkNoDelete(ctx context.Context, cluster string, stray leftover) error {
-	if !stray.foreign || !fence.IsClosed(stray.policy.Definition) || stray.seen >= r.Times.Vanish {
+	if !stray.foreign || !fence.IsClosed(stray.policy.Definition) || stray.seen >= r.Timeouts.Vanish {
 		return nil
 	}
 	queues := fence.QueuesOf(stray.policy.Pattern.String())
@@ -317,7 +317,7 @@ func (r recovery) unprovenBy(message amqp.Delivery, policy, queue string) error 
 // count that includes its consumer is current, because a queue that is too busy to count reports no consumer. A channel that deletes the
 // queue is the active consumer and holds one sentinel. It cannot get the other sentinel, which therefore counts as ready. If that consumer
 // was cancelled, its channel counts as a second consumer. So with one consumer and no ready message, no delete is running. If messages
-// expire, the other sentinel may be gone, so only Times.Vanish ends the wait.
+// expire, the other sentinel may be gone, so only Timeouts.Vanish ends the wait.
 func (r recovery) checkUnheldAsConsumer(ctx context.Context, cluster, policy, queue string) error {
 	unproven := r.errs.Fail(brokererr.ErrUnproven, stillDeleting, queue)
 	if _, expires := (&search{Deleter: r.Deleter}).ttl(queue); expires {

@@ -11,6 +11,7 @@ import (
 	"github.com/warren-mq/warren/internal/rabbit/amqpconn"
 	"github.com/warren-mq/warren/internal/rabbit/brokererr"
 	"github.com/warren-mq/warren/internal/rabbit/retry"
+	"github.com/warren-mq/warren/internal/rabbit/timing"
 )
 
 // sentinelIdle is how long the AMQP connection of sentinels is kept for the next deletion.
@@ -20,10 +21,10 @@ const sentinelIdle = 10 * time.Second
 // connection on which a message is published. The connection is opened on demand, and cut when the broker reports that the connection is
 // blocked.
 type sentinelConn struct {
-	dial    func(ctx context.Context, cluster string) (*amqpconn.Conn, error)
-	errs    brokererr.Errors
-	times   Times
-	opening chan struct{} // held while the connection is opened
+	dial     func(ctx context.Context, cluster string) (*amqpconn.Conn, error)
+	errs     brokererr.Errors
+	timeouts timing.Timeouts
+	opening  chan struct{} // held while the connection is opened
 
 	mu      sync.Mutex
 	current *alarmedLink
@@ -38,8 +39,8 @@ type alarmedLink struct {
 	alarms chan string // at most one: why the broker blocked the connection
 }
 
-func newSentinelConn(errs brokererr.Errors, times Times, dial func(context.Context, string) (*amqpconn.Conn, error)) *sentinelConn {
-	return &sentinelConn{errs: errs, times: times, dial: dial, opening: make(chan struct{}, 1)}
+func newSentinelConn(errs brokererr.Errors, timeouts timing.Timeouts, dial func(context.Context, string) (*amqpconn.Conn, error)) *sentinelConn {
+	return &sentinelConn{errs: errs, timeouts: timeouts, dial: dial, opening: make(chan struct{}, 1)}
 }
 
 // alone runs an operation on a channel that no other operation uses, before or after. messages is the maximum number of messages that the
@@ -53,7 +54,7 @@ func (s *sentinelConn) alone(ctx context.Context, cluster string, messages int, 
 	if err := s.errs.SameCluster(l.Cluster(), cluster); err != nil {
 		return err
 	}
-	watchdog := time.AfterFunc(s.times.Operation, l.Cut)
+	watchdog := time.AfterFunc(s.timeouts.Operation, l.Cut)
 	defer watchdog.Stop()
 	err = l.WithExclusiveChannel(func(channel *amqp.Channel) error {
 		p, err := l.NewPublisher(channel, messages)
@@ -61,7 +62,7 @@ func (s *sentinelConn) alone(ctx context.Context, cluster string, messages int, 
 			return err
 		}
 		watchdog.Stop() // from here on publish and check have their own watchdogs
-		return operation(&publisher{p, l, s.times.Operation})
+		return operation(&publisher{p, l, s.timeouts.Operation})
 	})
 	return s.describe(l, err)
 }
@@ -81,7 +82,7 @@ func (s *sentinelConn) describe(l *alarmedLink, err error) error {
 func (s *sentinelConn) check(ctx context.Context, cluster string) error {
 	return s.alone(ctx, cluster, 1, func(p *publisher) error {
 		nowhere := "warren.nowhere." + rand.Text()
-		watchdog := time.AfterFunc(s.times.Operation, p.link.Cut)
+		watchdog := time.AfterFunc(s.timeouts.Operation, p.link.Cut)
 		defer watchdog.Stop()
 		_, err := p.Publish("", nowhere, amqp.Publishing{Type: SentinelType, AppId: sentinelApp})
 		return err
@@ -94,7 +95,7 @@ func (d *Deleter) arrived(ctx context.Context, cluster string) error {
 	if err := d.sentinels.check(ctx, cluster); err != nil {
 		return err
 	}
-	return retry.Sleep(ctx, d.errs, d.Times.Settle)
+	return retry.Sleep(ctx, d.errs, d.Timeouts.Settle)
 }
 
 // acquire returns the open connection, or opens one.
@@ -182,7 +183,7 @@ func (s *sentinelConn) rest(l *alarmedLink) {
 	}
 	s.mu.Unlock()
 	if unused {
-		l.Close(s.times.Close)
+		l.Close(s.timeouts.Close)
 	}
 }
 
@@ -196,6 +197,6 @@ func (s *sentinelConn) close() {
 	}
 	s.mu.Unlock()
 	if l != nil {
-		l.Close(s.times.Close)
+		l.Close(s.timeouts.Close)
 	}
 }

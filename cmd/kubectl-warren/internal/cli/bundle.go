@@ -33,8 +33,6 @@ func (b *bundle) addYAML(name string, value any) error {
 	return b.add(name, content)
 }
 
-func (b *bundle) addLog(name string, log []byte) error { return b.add(name, redact.Log(log)) }
-
 func (b *bundle) addLines(name string, lines []string) error {
 	content := &bytes.Buffer{}
 	for _, line := range lines {

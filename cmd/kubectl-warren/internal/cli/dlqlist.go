@@ -12,7 +12,6 @@ import (
 
 	"github.com/spf13/cobra"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/util/duration"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -185,12 +184,8 @@ func (l *listCommand) print(queues []v1alpha1.DeadLetterQueue, withHead bool) er
 func printDeadLetterQueues(out io.Writer, queues []v1alpha1.DeadLetterQueue, now time.Time, layout tableLayout) error {
 	rows := layout.newTable([]string{"NAME", "QUEUE", "MESSAGES", "COUNTED", "UNDER WAY"})
 	for _, queue := range queues {
-		counted := "-"
-		if queue.AsOf != nil {
-			counted = duration.HumanDuration(now.Sub(queue.AsOf.Time))
-		}
 		rows.add(layout.row(queue.Namespace, []cell{
-			cellOf(queue.Name), cellOf(queue.Queue), deadCell(queue.Messages), cellOf(counted), deadCell(queue.UnderWay),
+			cellOf(queue.Name), cellOf(queue.Queue), deadCell(queue.Messages), cellOf(age(now, queue.AsOf)), deadCell(queue.UnderWay),
 		})...)
 	}
 	return rows.print(out)

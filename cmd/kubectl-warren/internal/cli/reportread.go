@@ -209,7 +209,7 @@ func (r *reporter) addLogs(ctx context.Context, pod *corev1.Pod) error {
 			r.miss(fmt.Sprintf("%s of pod %s/%s", suffix, pod.Namespace, pod.Name), err)
 			continue
 		}
-		if err := r.bundle.addLog(path.Join("managers", pod.Namespace, pod.Name+"."+suffix), log); err != nil {
+		if err := r.bundle.add(path.Join("managers", pod.Namespace, pod.Name+"."+suffix), redact.Log(log)); err != nil {
 			return err
 		}
 	}
