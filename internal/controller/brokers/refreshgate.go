@@ -117,9 +117,15 @@ func (g *RefreshGate) Forget(resource client.ObjectKey) {
 	delete(g.questions, resource)
 }
 
-// EmitMetrics emits how many resources wait.
-func (g *RefreshGate) EmitMetrics(emit metrics.Emit) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	metrics.RefreshWaiting.Emit(emit, float64(len(g.questions)))
+// EmitWaiting emits how many resources wait at one of the gates, or at several.
+func EmitWaiting(emit metrics.Emit, gates []*RefreshGate) {
+	waiting := map[client.ObjectKey]bool{}
+	for _, gate := range gates {
+		gate.mu.Lock()
+		for resource := range gate.questions {
+			waiting[resource] = true
+		}
+		gate.mu.Unlock()
+	}
+	metrics.RefreshWaiting.Emit(emit, float64(len(waiting)))
 }

@@ -1,11 +1,14 @@
 package brokers
 
 import (
+	"strings"
 	"testing"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus/testutil"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/warren-mq/warren/internal/metrics"
 	"github.com/warren-mq/warren/internal/rabbit"
 )
 
@@ -82,5 +85,23 @@ func TestARefreshEnqueuesTheResourcesWhoseQuestionsItAnswers(t *testing.T) {
 	gate.EnqueueAnswered(connection)
 	if len(enqueued) != 1 || enqueued[0] != "answered" {
 		t.Errorf("enqueued: %q", enqueued)
+	}
+}
+
+func TestEmitWaiting(t *testing.T) {
+	t.Parallel()
+	orders, returns := client.ObjectKey{Namespace: "shop", Name: "orders"}, client.ObjectKey{Namespace: "shop", Name: "returns"}
+	gates := []*RefreshGate{NewRefreshGate(func(client.ObjectKey) {}), NewRefreshGate(func(client.ObjectKey) {})}
+	gates[0].Pending(orders, &refreshedAt{}, Question{About: "a"})
+	gates[1].Pending(orders, &refreshedAt{}, Question{About: "b"})
+	gates[1].Pending(returns, &refreshedAt{}, Question{About: "b"})
+	const want = `
+		# HELP warren_refresh_waiting ConsumerQueues that wait for a refresh of their vhost.
+		# TYPE warren_refresh_waiting gauge
+		warren_refresh_waiting 2
+	`
+	collector := metrics.NewCollector(func(emit metrics.Emit) { EmitWaiting(emit, gates) })
+	if err := testutil.CollectAndCompare(collector, strings.NewReader(want)); err != nil {
+		t.Error(err)
 	}
 }

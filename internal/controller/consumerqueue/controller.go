@@ -87,9 +87,9 @@ func Setup(mgr ctrl.Manager, connections *brokers.Pool, concurrent int) (*Reconc
 		recreations: newRecreationTasks(connections.Lifetime(), connections.Enqueue),
 	}
 	connections.OnCurrent(func(connection *brokers.Broker) {
-		r.refreshes.EnqueueAnswered(connection)
-		r.removals.EnqueueAnswered(connection)
-		r.refusals.EnqueueAnswered(connection)
+		for _, gate := range r.gates() {
+			gate.EnqueueAnswered(connection)
+		}
 	})
 	startDriftCounters()
 	wanted := predicate.Or(trigger.SpecOrRequest(), trigger.StatusLost(), recreationAnnotated())
@@ -200,12 +200,17 @@ var (
 	forCache   = waiting{"StaleCache", trigger.CacheSyncDelay}
 )
 
+// gates are all gates at which a ConsumerQueue can wait for a refresh.
+func (r *Reconciler) gates() []*brokers.RefreshGate {
+	return []*brokers.RefreshGate{r.refreshes, r.removals, r.refusals}
+}
+
 // forget removes everything in memory about a ConsumerQueue that is gone.
 func (r *Reconciler) forget(key client.ObjectKey) {
 	r.deletions.Cancel(key)
-	r.refreshes.Forget(key)
-	r.removals.Forget(key)
-	r.refusals.Forget(key)
+	for _, gate := range r.gates() {
+		gate.Forget(key)
+	}
 	r.orphaned.forget(key)
 	r.redeclared.forget(key)
 	r.deleted.Forget(key)

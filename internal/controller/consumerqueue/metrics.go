@@ -69,7 +69,7 @@ var messageRoles = map[v1alpha1.Role]string{
 // EmitMetrics emits the metrics of all ConsumerQueues.
 func (r *Reconciler) EmitMetrics(emit metrics.Emit) {
 	r.limiter.EmitMetrics(emit)
-	r.refreshes.EmitMetrics(emit)
+	brokers.EmitWaiting(emit, r.gates())
 	list := &v1alpha1.ConsumerQueueList{}
 	if err := r.client.List(context.Background(), list, client.UnsafeDisableDeepCopy); err != nil { // the cache has stopped
 		return
