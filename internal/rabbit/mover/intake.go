@@ -107,10 +107,12 @@ func (in *intake) get() (message amqp.Delivery, ok bool, err error) {
 }
 
 // capacity is how many messages the broker delivers on all channels without an acknowledgement. The broker can have lost the
-// acknowledgements of at most as many messages.
+// acknowledgements of at most as many messages. A cancelled channel does not count once the broker has processed all its acknowledgements.
 func (in *intake) capacity() (capacity int) {
 	for _, channel := range in.channels {
-		capacity += channel.prefetch
+		if !channel.cancelled || channel.removed < channel.delivered {
+			capacity += channel.prefetch
+		}
 	}
 	return capacity
 }

@@ -10,11 +10,14 @@ import (
 )
 
 // A move begins with a small prefetch, and continues with a large one on another channel. A cut connection may lose the
-// acknowledgements on both channels.
+// acknowledgements on both channels, until the broker has processed those of the first one.
 func TestCapacity(t *testing.T) {
 	t.Parallel()
-	in := &intake{channels: []*intakeChannel{{prefetch: firstPrefetch}, {prefetch: maxWindow}}}
+	first := &intakeChannel{prefetch: firstPrefetch, cancelled: true, delivered: firstPrefetch, acknowledged: firstPrefetch}
+	in := &intake{channels: []*intakeChannel{first, {prefetch: maxWindow}}}
 	topologytest.Equal(t, "capacity", firstPrefetch+maxWindow, in.capacity())
+	first.removed = firstPrefetch
+	topologytest.Equal(t, "capacity later", maxWindow, in.capacity())
 }
 
 // On a busy machine, messages can arrive in the process long before the pass takes them, while the queue has no ready messages.
