@@ -146,6 +146,7 @@ func (p *pass) connectionClosed(reason *amqp.Error) error {
 		return p.Errs.OfOperation(reason)
 	case len(under) == 1 && p.careful > 0:
 		p.fail(&under[0].message, FailureRefused, p.refusal(reason))
+		clear(p.outlet.inFlight)
 		if p.failing+1 >= p.MaxFailures {
 			return ErrTooManyFailures
 		}

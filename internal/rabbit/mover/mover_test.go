@@ -825,6 +825,42 @@ func TestCutConnections(t *testing.T) {
 	})
 }
 
+// A connection is lost for the client, and the broker does not notice: it processes the copies in flight, and does not return their
+// originals. The next pass moves other messages. The limit and the range also cover the copies in flight.
+func TestLimitAfterAHalfOpenConnection(t *testing.T) {
+	deadline.InTestAll(t)
+	each(t, func(t *testing.T, vh *brokers.VHost) {
+		const limit = 100
+		vh.Publish("", source, bodies(2000)...)
+		published, confirms := 0, 0
+		var proxy *netfault.FrameProxy
+		proxy = netfault.NewFrameProxy(t, vh.Broker.AMQPURI, func(f netfault.Frame) netfault.Verdict {
+			if f.Connection > 1 {
+				return netfault.Pass
+			}
+			switch {
+			case f.FromBroker && f.Method == amqpmethod.BasicAck:
+				if confirms++; confirms > 30 {
+					return netfault.Drop
+				}
+			case !f.FromBroker && f.Method == amqpmethod.BasicPublish:
+				if published++; published == 60 {
+					return netfault.Strand
+				}
+			}
+			return netfault.Pass
+		})
+		progress, err := start(t, vh, func(c *Config) { c.Dial, c.Limit = dialer(t, vh, proxy.URI), limit }).Wait()
+		topologytest.Equal(t, "error", nil, err)
+		proxy.Release()
+		NewWithT(t).Eventually(vh.Ready).WithArguments(destination).WithTimeout(within).Should(BeNumerically(">=", progress.Certain()))
+		moved := len(sorted(bodiesOf(drain(t, vh, destination))))
+		if moved > limit || moved < progress.Certain() || moved > progress.Moved {
+			t.Errorf("%d distinct messages were moved, from %d to %d by the progress, with a limit of %d", moved, progress.Certain(), progress.Moved, limit)
+		}
+	})
+}
+
 // The network fails after all messages are moved, before the broker has processed the acknowledgements. The move moves the
 // messages again that are back in the queue, rather than leave others behind.
 func TestCutBeforeAcknowledgementsArrive(t *testing.T) {

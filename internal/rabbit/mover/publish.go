@@ -80,13 +80,18 @@ func (p *pass) answered(number uint64) error {
 	return nil
 }
 
+// count counts a moved or deleted message.
+func (m *move) count(message *amqp.Delivery) {
+	m.moved++
+	if m.countsApart(message) {
+		m.apart++
+	}
+}
+
 // settle marks a moved message, or a message to delete, for acknowledgement. The acknowledgement removes the message from the
 // queue.
 func (p *pass) settle(done *item) error {
-	p.moved++
-	if p.countsApart(&done.message) {
-		p.apart++
-	}
+	p.count(&done.message)
 	done.from.confirm(done.message.DeliveryTag)
 	if p.connection != nil { // tests of confirms have none
 		p.connection.Release(&done.message)
