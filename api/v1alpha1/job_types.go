@@ -119,6 +119,12 @@ type JobStatus struct {
 	// +optional
 	Skipped map[string]int64 `json:"skipped,omitempty"`
 
+	// evaluationError is the error of the expression on the first message that skipped counts as NotEvaluated. It contains no values of the
+	// message.
+	// +kubebuilder:validation:MaxLength=1024
+	// +optional
+	EvaluationError string `json:"evaluationError,omitempty"`
+
 	// unknownOrigin is how many of the moved or matching messages have an unknown queue of origin, in a dead-letter queue that
 	// several ConsumerQueues share.
 	// +kubebuilder:validation:Minimum=0

@@ -98,7 +98,7 @@ func (h *Handler) export(w http.ResponseWriter, r request) (any, error) {
 	out := newStream(r.Context(), w)
 	defer out.close()
 	written := chain{}
-	waitsSince := time.Now()
+	waitsSince, ready := time.Now(), 0 // ready messages at the beginning
 	for {
 		part := &chunk{out: out, written: &written, before: written}
 		_, seen, err := h.browse(out.client, r, q, part.visit)
@@ -110,8 +110,11 @@ func (h *Handler) export(w http.ResponseWriter, r request) (any, error) {
 		case err != nil:
 			err = h.failure(r, err)
 		default:
-			err = part.err()
+			if err = part.err(); err == nil && seen.examined < ready {
+				err = errChanged
+			}
 		}
+		ready = max(ready, seen.ready)
 		if errors.Is(err, errUnread) && out.drain() == nil {
 			waitsSince = time.Now()
 			continue
@@ -121,8 +124,8 @@ func (h *Handler) export(w http.ResponseWriter, r request) (any, error) {
 	}
 }
 
-// errChanged ends an export if exported messages are no longer at the head of the queue when it continues.
-var errChanged = errors.New("exported messages left the queue or changed their order before the export was complete: export again")
+// errChanged ends an export if exported messages are no longer at the head of the queue when it continues, or if others have left.
+var errChanged = errors.New("messages left the queue or changed their order before the export was complete: export again")
 
 // chain identifies a sequence of messages.
 type chain struct {

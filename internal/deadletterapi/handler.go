@@ -52,6 +52,8 @@ type Handler struct {
 type request struct {
 	*http.Request
 	attributes
+	// at is when the request arrived: the time for the age of messages, also in the last chunk of an export.
+	at     time.Time
 	sender sender
 	// again checks the permission of the sender again.
 	again func(context.Context) error
@@ -102,7 +104,7 @@ func withoutBody(next http.Handler) http.Handler {
 func (h *Handler) serve(verb, subresource string, answers answer) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		about := attributes{verb, r.PathValue("namespace"), r.PathValue("name"), subresource}
-		asked := request{Request: r, attributes: about, end: func() {}}
+		asked := request{Request: r, attributes: about, at: time.Now(), end: func() {}}
 		defer func() { asked.end() }()
 		result, err := h.answer(w, &asked, answers)
 		switch {
@@ -286,7 +288,7 @@ func (h *Handler) browse(
 	log := h.log.WithValues("consumerQueue", r.namespace+"/"+r.name)
 	browsed, seen, err := at.browse(ctx, log, q.maxMessages(at.Source.Shared), func(position int, deadLetter deadletter.Message) bool {
 		result.examined = position + 1
-		if position < q.position || !shows(rules, deadLetter, left) {
+		if position < q.position || !shows(rules, deadLetter, r.at, left) {
 			return true
 		}
 		result.shown++

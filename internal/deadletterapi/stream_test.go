@@ -129,6 +129,7 @@ func TestExportToALazyClient(t *testing.T) {
 	}{
 		"nothing has changed":             {between: deadLetters, count: 150},
 		"the first has left":              {between: deadLetters[1:], error: errChanged.Error()},
+		"a later one has left":            {between: deadLetters[:149], error: errChanged.Error()},
 		"all have left":                   {between: nil, error: errChanged.Error()},
 		"a message was added at the end":  {between: append(slices.Clone(deadLetters), deadLetters[0]), count: 151},
 		"a message was added at the head": {between: append([]amqp.Delivery{{MessageId: "new"}}, deadLetters...), error: errChanged.Error()},

@@ -25,10 +25,11 @@ var (
 	mishaps  = numberFrom("WARREN_CHAOS_FAULTS", 2)
 )
 
-// window is how many messages of a Redrive may wait for their confirm, and windowOfSome how many may be unsettled if some messages stay.
+// unproven is how many messages of a Redrive may be acknowledged without a proof, or wait for their confirm, when something crashes.
+// unprovenOfSome is the same number if some messages stay. Both are the sum of the prefetches of the channels of one connection.
 const (
-	window       = 500
-	windowOfSome = 2048
+	unproven       = 1000
+	unprovenOfSome = 4096
 )
 
 var _ = Describe("A Redrive", Label("redrive"), func() {
@@ -38,7 +39,7 @@ var _ = Describe("A Redrive", Label("redrive"), func() {
 			r.manager.Kill()
 			r.manager = startManager(r.world)
 		})
-		r.expectMoved(mishaps * window)
+		r.expectMoved(mishaps * unproven)
 	})
 
 	It("with maxMessages whose manager is killed moves at most maxMessages and reports how many", Extended, func() {
@@ -50,7 +51,7 @@ var _ = Describe("A Redrive", Label("redrive"), func() {
 			r.manager = startManager(r.world)
 		})
 		Eventually(r.GetRedrive).WithArguments("again").WithTimeout(deadline.For(10 * time.Minute)).
-			Should(Condition("Ready", metav1.ConditionTrue, "Completed"))
+			Should(Condition("Ready", metav1.ConditionFalse, v1alpha1.ReasonIncomplete))
 		distinct, copies := 0, r.moved()
 		for _, times := range copies {
 			distinct += min(times, 1)
@@ -58,7 +59,7 @@ var _ = Describe("A Redrive", Label("redrive"), func() {
 		Expect(distinct).To(BeNumerically("<=", r.limit))
 		r.expectRange(distinct)
 		// A message that was moved right before a kill is in both queues.
-		r.EventuallyMessages("orders.dlq", And(BeNumerically(">=", redriven-distinct), BeNumerically("<=", redriven-distinct+mishaps*window)))
+		r.EventuallyMessages("orders.dlq", And(BeNumerically(">=", redriven-distinct), BeNumerically("<=", redriven-distinct+mishaps*unproven)))
 		for _, number := range r.numbersIn("orders.dlq") {
 			copies[number]++
 		}
@@ -81,7 +82,7 @@ var _ = Describe("A Redrive", Label("redrive"), func() {
 			r.manager.Kill()
 			r.manager = startManager(r.world)
 		})
-		r.expectMoved(mishaps * windowOfSome)
+		r.expectMoved(mishaps * unprovenOfSome)
 		r.expectOdd()
 	})
 
@@ -106,7 +107,7 @@ var _ = Describe("A Redrive", Label("redrive"), func() {
 		r.begin()
 		Eventually(r.VHost.Ready).WithArguments("orders").WithPolling(50 * time.Millisecond).Should(BeNumerically(">=", redriven/2))
 		leader.Kill()
-		r.expectMoved(window)
+		r.expectMoved(unproven)
 		Expect(w.leader()).NotTo(Equal(first))
 		Expect(other.HasEnded()).To(BeFalse())
 	})
@@ -121,14 +122,14 @@ var _ = Describe("A Redrive", Label("redrive"), func() {
 				Eventually(r.VHost.Ready).WithArguments("orders").WithPolling(50 * time.Millisecond).Should(BeNumerically(">", moved))
 				r.amqp.Cut()
 			})
-			r.expectMoved(2 * mishaps * window)
+			r.expectMoved(2 * mishaps * unproven)
 		})
 	}
 
 	It("whose connections are cut loses no message, and moves few twice", Extended, func() {
 		r := newRedrive(newWorld(shared))
 		r.causeFaults(r.amqp.Cut)
-		r.expectMoved(mishaps * window)
+		r.expectMoved(mishaps * unproven)
 	})
 
 	It("whose broker is killed loses no message, and moves few twice", Extended, Long, func() {
@@ -139,7 +140,7 @@ var _ = Describe("A Redrive", Label("redrive"), func() {
 			private.Stop()
 			private.Start()
 		})
-		r.expectMoved(mishaps * window)
+		r.expectMoved(mishaps * unproven)
 	})
 
 	It("whose broker blocks publishers pauses, continues by itself, and moves no message twice", Extended, Long, func() {
@@ -293,7 +294,7 @@ func (r *redrive) expectMoved(twiceAtMost int) {
 }
 
 // expectRange expects the number of distinct moved messages within the status's range. docs/how-to/redrive.md documents the width:
-// five seconds of the rate, or 20,000 messages, and for each fault a 64th of that and the window.
+// five seconds of the rate, or 20,000 messages, and for each fault a 64th of that and unproven.
 func (r *redrive) expectRange(distinct int) {
 	GinkgoHelper()
 	status := r.GetRedrive("again").Status
@@ -305,9 +306,9 @@ func (r *redrive) expectRange(distinct int) {
 	if r.rate > 0 {
 		width = 5 * r.rate
 	}
-	width += mishaps * (window + width/64)
+	width += mishaps * (unproven + width/64)
 	if r.even {
-		width += mishaps * (windowOfSome - window)
+		width += mishaps * (unprovenOfSome - unproven)
 	}
 	AddReportEntry("Redrive", ReportEntryVisibilityAlways, fmt.Sprintf(
 		"%d distinct messages moved, from %d to %d by the status; at most %d wide", distinct, lower, upper, width))

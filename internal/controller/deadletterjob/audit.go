@@ -20,8 +20,9 @@ func (s *scope) auditLog() logr.Logger {
 
 // logStart logs that a job starts to take messages, or continues after an interruption.
 func (s *scope) logStart(verb string) {
-	s.auditLog().Info(verb, "consumerQueue", s.before.ConsumerQueue, "source", s.status.Source, "total", ptr.Deref(s.status.Total, 0),
-		"selection", selectionText(s.before.Select), "dryRun", s.before.DryRun, "reason", s.before.Reason)
+	s.auditLog().WithValues(s.before.Logged...).Info(verb, "consumerQueue", s.before.ConsumerQueue, "source", s.status.Source,
+		"total", ptr.Deref(s.status.Total, 0), "selection", selectionText(s.before.Select), "dryRun", s.before.DryRun,
+		"reason", s.before.Reason)
 }
 
 // logStop logs the counts of a task that has ended before its job. The job may be deleted before it continues.
@@ -42,6 +43,22 @@ func (s *scope) logEnd() {
 		"outcome", conditions.Ready(s.status.Conditions).Reason, "counts", s.work.Summary(), "dryRun", s.before.DryRun)
 }
 
+// redriveParameters returns keys and values of the spec of a Redrive for the log.
+func redriveParameters(spec *v1alpha1.RedriveSpec) []any {
+	to := ptr.Deref(spec.Destination, v1alpha1.RedriveDestination{Type: v1alpha1.RedriveToMain})
+	parameters := []any{"destination", to.Type}
+	if to.ConsumerQueueRef != nil {
+		parameters = append(parameters, "destinationConsumerQueue", to.ConsumerQueueRef.Name)
+	}
+	if to.Delay != "" {
+		parameters = append(parameters, "destinationDelay", to.Delay)
+	}
+	if spec.MaxMessages != nil {
+		parameters = append(parameters, "maxMessages", *spec.MaxMessages)
+	}
+	return parameters
+}
+
 // selectionText describes a selector. It leaves out the values of headers, because messages contain the same values.
 func selectionText(given *v1alpha1.DeadLetterSelector) string {
 	if given == nil {
@@ -60,6 +77,9 @@ func selectionText(given *v1alpha1.DeadLetterSelector) string {
 			headers[i] = fmt.Sprintf("%s %s (%d values)", header.Name, header.Operator, len(header.Values))
 		}
 		parts = append(parts, fmt.Sprintf("headers: %v", headers))
+	}
+	if given.UnknownOrigin {
+		parts = append(parts, "unknownOrigin")
 	}
 	if given.DiedAfter != nil {
 		parts = append(parts, "diedAfter: "+given.DiedAfter.UTC().Format(time.RFC3339))

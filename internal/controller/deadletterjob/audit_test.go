@@ -32,12 +32,16 @@ func (w *redriveWorld) edit(change func(*v1alpha1.RedriveSpec)) {
 
 func TestARedriveLogsWhatItDoes(t *testing.T) {
 	t.Parallel()
-	for name, test := range map[string]struct{ spec, requestedBy, selection string }{
-		"without requestedBy": {all, "unknown", "all"},
+	for name, test := range map[string]struct{ spec, requestedBy, selection, parameters string }{
+		"without requestedBy": {all, "unknown", "all", `"destination"="Main"`},
 		"requested by a user": {
 			`{consumerQueueRef: {name: orders}, requestedBy: alice, maxMessages: 5, selector: {ids: [aaaabbbbccccdddd], reasons: [Rejected],
 			headers: [{name: token, operator: In, values: [s3cret, other]}], diedAfter: "2026-01-01T00:00:00Z", expression: size < 65536}}`,
 			"alice", `ids: 1, reasons: [Rejected], headers: [token In (2 values)], diedAfter: 2026-01-01T00:00:00Z, expression: size < 65536`,
+			`"destination"="Main" "maxMessages"=5`,
+		},
+		"of unknown origin": {
+			`{consumerQueueRef: {name: orders}, selector: {unknownOrigin: true}}`, "unknown", "unknownOrigin", `"destination"="Main"`,
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -59,7 +63,7 @@ func TestARedriveLogsWhatItDoes(t *testing.T) {
 			for i, parts := range [][]string{
 				{
 					`"msg"="Started"`, `"name"={"name"="again" "namespace"="shop"}`, who, `"selection"="` + test.selection + `"`,
-					`"source"="orders.dlq"`, `"total"=9`, `"dryRun"=false`,
+					`"source"="orders.dlq"`, `"total"=9`, `"dryRun"=false`, test.parameters,
 				},
 				{
 					`"msg"="Ended"`, who, `"outcome"="Completed"`,
@@ -184,4 +188,16 @@ func TestAChangedRateIsLogged(t *testing.T) {
 			t.Errorf("the line lacks %s: %s", part, lines[0])
 		}
 	}
+}
+
+func TestParametersOfARedriveInTheLog(t *testing.T) {
+	t.Parallel()
+	spec := v1alpha1.RedriveSpec{Destination: &v1alpha1.RedriveDestination{
+		Type: v1alpha1.RedriveToConsumerQueue, ConsumerQueueRef: &v1alpha1.LocalObjectReference{Name: "returns"},
+	}}
+	topologytest.Equal(t, "to another ConsumerQueue", []any{"destination", v1alpha1.RedriveToConsumerQueue, "destinationConsumerQueue", "returns"},
+		redriveParameters(&spec))
+	spec = v1alpha1.RedriveSpec{Destination: &v1alpha1.RedriveDestination{Type: v1alpha1.RedriveToRetry, Delay: "5m"}, MaxMessages: new(int32(9))}
+	topologytest.Equal(t, "to a delay tier", []any{"destination", v1alpha1.RedriveToRetry, "destinationDelay", v1alpha1.Duration("5m"), "maxMessages", int32(9)},
+		redriveParameters(&spec))
 }

@@ -41,6 +41,8 @@ type Job struct {
 	// RequestedBy and Reason are empty if the spec does not set them.
 	RequestedBy, Reason string
 	Select              *v1alpha1.DeadLetterSelector
+	// Logged are keys and values of the spec for the log that only jobs of this kind have.
+	Logged []any
 	// TTL is how many seconds the job is kept after it has ended; nil means forever.
 	TTL *int32
 	// Rate and MaxDepth limit the move; see mover.Settings. They may change while the task runs.
@@ -82,7 +84,7 @@ func ofRedrive(r *v1alpha1.Redrive) Job {
 		Object: r, Kind: Redrive, ConsumerQueue: r.Spec.ConsumerQueueRef.Name, DryRun: r.Spec.DryRun,
 		Suspend: r.Spec.Suspend, Cancel: r.Spec.Cancel, TTL: r.Spec.TTLSecondsAfterFinished, Status: &r.Status.JobStatus,
 		RequestedBy: r.Spec.RequestedBy, Reason: r.Spec.Reason, Select: r.Spec.Selector,
-		Rate: numberOf(r.Spec.Rate, 0), MaxDepth: numberOf(r.Spec.MaxDestinationDepth, -1),
+		Rate: numberOf(r.Spec.Rate, 0), MaxDepth: numberOf(r.Spec.MaxDestinationDepth, -1), Logged: redriveParameters(&r.Spec),
 	}
 }
 
@@ -91,7 +93,7 @@ func ofPurge(p *v1alpha1.Purge) Job {
 		Object: p, Kind: Purge, ConsumerQueue: p.Spec.ConsumerQueueRef.Name, DryRun: p.Spec.DryRun,
 		Suspend: p.Spec.Suspend, Cancel: p.Spec.Cancel, TTL: p.Spec.TTLSecondsAfterFinished, Status: &p.Status.JobStatus,
 		RequestedBy: p.Spec.RequestedBy, Reason: p.Spec.Reason, Select: p.Spec.Selector,
-		Rate: numberOf(p.Spec.Rate, 0), MaxDepth: -1,
+		Rate: numberOf(p.Spec.Rate, 0), MaxDepth: -1, Logged: []any{"expectedAtMost", p.Spec.ExpectedAtMost},
 	}
 }
 

@@ -28,6 +28,8 @@ type Move struct {
 	RouteQueues []string
 	// Limited: the broker may drop messages that were delivered and returned.
 	Limited bool
+	// DelaysReturned: the broker may hide returned messages for some time.
+	DelaysReturned bool
 }
 
 // To returns where each message is published; nil if that depends on the message.

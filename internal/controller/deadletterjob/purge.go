@@ -38,7 +38,7 @@ func (w *purgeWork) SyncProgress(task Task) *Blocker {
 		w.status.Deleted = recordDone(&w.status.JobStatus, task)
 	}
 	if task.HasBegun() && !w.isCounted() {
-		recordProgress(&w.status.JobStatus, task.Progress)
+		recordProgress(&w.status.JobStatus, task)
 	}
 	switch {
 	case isDeleting(w.status) && (task.Ended || !task.HasBegun()): // how many messages are deleted is unknown
@@ -48,10 +48,10 @@ func (w *purgeWork) SyncProgress(task Task) *Blocker {
 	case task.Err != nil:
 		return taskFailed(Purge, &w.status.JobStatus, w.Summary(), task.Err)
 	case w.isCounted():
-		return afterDeletion(w.status, task.Progress.Consumers)
+		return afterDeletion(w.status, unseenBy(task))
 	}
 	w.status.Matched = new(int64(task.Progress.Moved))
-	return afterCount(w.purge, task.Progress.Consumers)
+	return afterCount(w.purge, unseenBy(task))
 }
 
 // isCounted reports whether all messages were counted, so that the matching ones may be deleted.

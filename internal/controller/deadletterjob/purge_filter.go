@@ -9,22 +9,26 @@ import (
 	"github.com/warren-mq/warren/internal/deadletter"
 )
 
-// purgeFilter selects the messages of a Purge.
-type purgeFilter struct {
+// ruleFilter selects the messages of a job. now is the time for the age of messages.
+type ruleFilter struct {
 	rules deadletter.Rules
-	now   time.Time
+	now   func() time.Time
 }
 
-func (f purgeFilter) Skips(message *amqp.Delivery, size int64) string {
-	return string(f.rules.Skips(f.rules.Source.ReadWithSize(message, size), f.now))
+func (f ruleFilter) Skips(message *amqp.Delivery, size int64) string {
+	return string(f.rules.Skips(f.rules.Source.ReadWithSize(message, size), f.now()))
 }
+
+// EvaluationError describes the first evaluation error of the expression; empty if there was none.
+func (f ruleFilter) EvaluationError() string { return f.rules.Selector.EvaluationError() }
 
 // newPurgeFilter returns the filter of a Purge. It computes the ages of messages as of the creation of the Purge, so that no message begins
 // to match between count and deletion.
-func newPurgeFilter(purge *v1alpha1.Purge, m Move) (purgeFilter, *Blocker) {
+func newPurgeFilter(purge *v1alpha1.Purge, m Move) (ruleFilter, *Blocker) {
 	selector, wrong := compileSelector(purge.Spec.Selector)
 	if wrong != nil {
-		return purgeFilter{}, wrong
+		return ruleFilter{}, wrong
 	}
-	return purgeFilter{deadletter.Rules{Source: m.Source, Selector: selector, MaxRedrives: -1}, purge.CreationTimestamp.Time}, nil
+	created := func() time.Time { return purge.CreationTimestamp.Time }
+	return ruleFilter{deadletter.Rules{Source: m.Source, Selector: selector, MaxRedrives: -1}, created}, nil
 }

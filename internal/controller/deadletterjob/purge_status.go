@@ -15,16 +15,16 @@ func isDeleting(status *v1alpha1.PurgeStatus) bool { return status.AtMost != nil
 
 // afterCount returns the outcome of a Purge after the count; nil if the Purge deletes the matching messages next. consumers are the
 // other consumers of the queue.
-func afterCount(purge *v1alpha1.Purge, consumers int) *Blocker {
+func afterCount(purge *v1alpha1.Purge, hidden unseen) *Blocker {
 	status := &purge.Status
 	matched, limit := *status.Matched, int64(purge.Spec.ExpectedAtMost)
 	switch {
 	case purge.Spec.DryRun && matched > limit:
-		return ended(v1alpha1.ReasonDryRun, &status.JobStatus, consumers, purgeText(status, fmt.Sprintf(
+		return ended(v1alpha1.ReasonDryRun, &status.JobStatus, hidden, purgeText(status, fmt.Sprintf(
 			"none of %s would be deleted: %s match, and spec.expectedAtMost is %d",
 			text.Count(ptr.Deref(status.Total, 0), "message"), text.Count(matched, "message"), limit)))
 	case purge.Spec.DryRun:
-		return ended(v1alpha1.ReasonDryRun, &status.JobStatus, consumers, purgeText(status, fmt.Sprintf(
+		return ended(v1alpha1.ReasonDryRun, &status.JobStatus, hidden, purgeText(status, fmt.Sprintf(
 			"%d of %s would be deleted", matched, text.Count(ptr.Deref(status.Total, 0), "message"))))
 	case matched > limit:
 		return failed(v1alpha1.ReasonMoreThanExpected, "%s", purgeText(status, fmt.Sprintf(
@@ -32,20 +32,20 @@ func afterCount(purge *v1alpha1.Purge, consumers int) *Blocker {
 				"higher expectedAtMost",
 			text.Count(matched, "message"), limit)))
 	case matched == 0:
-		return ended(v1alpha1.ReasonCompleted, &status.JobStatus, consumers, purgeSummary(status))
+		return ended(v1alpha1.ReasonCompleted, &status.JobStatus, hidden, purgeSummary(status))
 	}
 	return nil
 }
 
 // afterDeletion returns the outcome of a Purge after the deletion.
-func afterDeletion(status *v1alpha1.PurgeStatus, consumers int) *Blocker {
+func afterDeletion(status *v1alpha1.PurgeStatus, hidden unseen) *Blocker {
 	if missing := ptr.Deref(status.Matched, 0) - ptr.Deref(status.Deleted, 0); missing > 0 {
 		return failed(v1alpha1.ReasonIncomplete,
 			"%s, %d not seen again after the count: another consumer of queue %q holds them or has taken them. Stop that consumer, "+
 				"then count the remaining messages",
 			purgeSummary(status), missing, status.Source)
 	}
-	return ended(v1alpha1.ReasonCompleted, &status.JobStatus, consumers, purgeSummary(status))
+	return ended(v1alpha1.ReasonCompleted, &status.JobStatus, hidden, purgeSummary(status))
 }
 
 // interruption describes a deletion whose count of deleted messages is uncertain.

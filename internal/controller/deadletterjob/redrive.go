@@ -36,7 +36,7 @@ func (w *redriveWork) SyncProgress(task Task) *Blocker {
 	if !task.Ended || task.Stopped {
 		return nil
 	}
-	why := redriveOutcome(w.status, w.job.DryRun, w.redrive.Spec.MaxMessages, task.Progress.Consumers, task.Err)
+	why := redriveOutcome(w.status, w.job.DryRun, w.redrive.Spec.MaxMessages, unseenBy(task), task.Err)
 	if task.Move.Limited { // each try returns a message
 		why.Retry = 0
 	}
@@ -59,6 +59,9 @@ func (w *redriveWork) Config(m Move) (mover.Config, *Blocker) {
 		config.MovedApart = 0 // a dry run counts from zero again
 	} else {
 		config.Moved, config.Unsure = doneBefore(&w.status.JobStatus, w.status.Moved)
+		for _, failure := range w.status.Failures {
+			config.Failures = append(config.Failures, mover.Failure{ID: failure.ID, Reason: failure.Reason, Message: failure.Message})
+		}
 	}
 	if spec.MaxMessages != nil {
 		config.Limit = int(*spec.MaxMessages)

@@ -14,17 +14,12 @@ import (
 
 // redriveFilter selects the messages of a Redrive and writes their copies.
 type redriveFilter struct {
-	rules   deadletter.Rules
+	ruleFilter
 	headers deadletter.RedriveHeaders
 	// to is where messages are published; nil if each message goes where it was published first.
 	to *contract.Route
 	// whyDrops describes why a queue that a message may reach drops messages when it is full; empty if none does.
 	whyDrops func(to contract.Route) string
-	now      func() time.Time
-}
-
-func (f redriveFilter) Skips(message *amqp.Delivery, size int64) string {
-	return string(f.rules.Skips(f.rules.Source.ReadWithSize(message, size), f.now()))
 }
 
 var errNoOrigin = errors.New("the headers of the message do not say where it was published first")
@@ -57,11 +52,11 @@ func newRedriveFilter(redrive *v1alpha1.Redrive, m Move) (redriveFilter, *Blocke
 		rules.RedriveID, rules.MaxRedrives = "", -1
 	}
 	return redriveFilter{
-		rules: rules,
+		ruleFilter: ruleFilter{rules, time.Now},
 		headers: deadletter.RedriveHeaders{
 			ID: string(redrive.UID), Name: redrive.Namespace + "/" + redrive.Name, From: m.Queue.Name,
 			By: redrive.Spec.RequestedBy, Reason: redrive.Spec.Reason, Remove: redrive.Spec.RemoveHeaders,
 		},
-		to: m.To(), whyDrops: m.whyMessageDrops(), now: time.Now,
+		to: m.To(), whyDrops: m.whyMessageDrops(),
 	}, nil
 }

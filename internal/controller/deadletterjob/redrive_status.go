@@ -17,7 +17,7 @@ const maxFailuresListed = 10
 
 func recordRedrive(status *v1alpha1.RedriveStatus, task Task) {
 	progress := task.Progress
-	recordProgress(&status.JobStatus, progress)
+	recordProgress(&status.JobStatus, task)
 	status.Moved, status.Failed = recordDone(&status.JobStatus, task), new(int64(progress.Failed))
 	status.Failures = nil
 	for _, failure := range progress.Failures[:min(len(progress.Failures), maxFailuresListed)] {
@@ -38,8 +38,8 @@ func (w *redriveWork) RunningCondition(progress mover.Progress, m Move) conditio
 	return runningCondition(progress, v1alpha1.ReasonMoving, message)
 }
 
-// redriveOutcome returns the outcome of a Redrive whose task has ended. consumers are the other consumers of the queue at the end.
-func redriveOutcome(status *v1alpha1.RedriveStatus, dryRun bool, limit *int32, consumers int, err error) *Blocker {
+// redriveOutcome returns the outcome of a Redrive whose task has ended. hidden is why the task may not have seen all messages.
+func redriveOutcome(status *v1alpha1.RedriveStatus, dryRun bool, limit *int32, hidden unseen, err error) *Blocker {
 	switch {
 	case errors.Is(err, mover.ErrTooManyFailures):
 		return failed(v1alpha1.ReasonTooManyFailures,
@@ -54,18 +54,22 @@ func redriveOutcome(status *v1alpha1.RedriveStatus, dryRun bool, limit *int32, c
 	case dryRun && limit != nil && *status.Moved > int64(*limit):
 		matched := text.Count(*status.Moved, "message")
 		status.Moved = new(int64(*limit))
-		return ended(v1alpha1.ReasonDryRun, &status.JobStatus, consumers, fmt.Sprintf(
+		return ended(v1alpha1.ReasonDryRun, &status.JobStatus, hidden, fmt.Sprintf(
 			"%s: %s match, and spec.maxMessages is %d", redriveSummary(status, dryRun), matched, *limit))
 	case dryRun:
-		return ended(v1alpha1.ReasonDryRun, &status.JobStatus, consumers, redriveSummary(status, dryRun))
+		return ended(v1alpha1.ReasonDryRun, &status.JobStatus, hidden, redriveSummary(status, dryRun))
 	case ptr.Deref(status.Failed, 0) > 0:
 		return failed(v1alpha1.ReasonIncomplete,
 			"%s. The failed messages remain in queue %q, and status.failures has the reasons. Fix the cause, then create another Redrive",
 			redriveSummary(status, dryRun), status.Source)
-	case limit != nil && max(ptr.Deref(status.Moved, 0), ptr.Deref(status.AtMost, 0)) >= int64(*limit):
+	case limit != nil && ptr.Deref(status.AtMost, 0) >= int64(*limit):
+		return failed(v1alpha1.ReasonIncomplete,
+			"%s: the manager or its connection ended meanwhile, so messages may remain although spec.maxMessages is reached. Count the "+
+				"remaining messages, then create another Redrive", redriveSummary(status, dryRun))
+	case limit != nil && ptr.Deref(status.Moved, 0) >= int64(*limit):
 		return completed(v1alpha1.ReasonCompleted, "%s", redriveSummary(status, dryRun))
 	}
-	return ended(v1alpha1.ReasonCompleted, &status.JobStatus, consumers, redriveSummary(status, dryRun))
+	return ended(v1alpha1.ReasonCompleted, &status.JobStatus, hidden, redriveSummary(status, dryRun))
 }
 
 func redriveSummary(status *v1alpha1.RedriveStatus, dryRun bool) string {

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	amqp "github.com/rabbitmq/amqp091-go"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/warren-mq/warren/api/v1alpha1"
@@ -100,7 +101,7 @@ func TestOutcome(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			got := redriveOutcome(status, test.dryRun, nil, 0, test.err)
+			got := redriveOutcome(status, test.dryRun, nil, unseen{}, test.err)
 			topologytest.Equal(t, "status", test.status, got.Ready.Status)
 			topologytest.Equal(t, "reason", test.reason, got.Ready.Reason)
 			topologytest.Equal(t, "progress", test.progress, got.Progress)
@@ -121,47 +122,61 @@ func TestOutcomeOfARedriveThatMovedFewerMessages(t *testing.T) {
 		limit   int32
 		want    string
 		message string
-		// consumers are the other consumers at the end.
-		consumers int
+		hidden  unseen
 	}{
 		"its only message failed": {
 			v1alpha1.RedriveStatus{Moved: new(int64(0)), Failed: new(int64(1))},
 			0, 0, "False Incomplete",
 			`0 of 9 messages moved, 1 could not be moved. The failed messages remain in queue "orders.dlq", and status.failures has the reasons. ` +
-				`Fix the cause, then create another Redrive`, 0,
+				`Fix the cause, then create another Redrive`, unseen{},
 		},
 		"another consumer holds messages": {
 			v1alpha1.RedriveStatus{Moved: new(int64(5)), JobStatus: v1alpha1.JobStatus{Examined: new(int64(5))}},
 			0, 0,
 			"False Incomplete", `5 of 9 messages moved, 4 not seen: another consumer of queue "orders.dlq" holds them or has taken them. ` +
-				`Stop that consumer, then count the remaining messages`, 1,
+				`Stop that consumer, then count the remaining messages`, unseen{consumers: 1},
 		},
 		"another consumer holds messages, and newer messages were moved": {
 			v1alpha1.RedriveStatus{Moved: new(int64(9)), JobStatus: v1alpha1.JobStatus{Examined: new(int64(9))}},
 			0, 0,
 			"False Incomplete", `9 of 9 messages moved, and another consumer of queue "orders.dlq" may hold messages that were not seen. ` +
-				`Stop that consumer, then count the remaining messages`, 1,
+				`Stop that consumer, then count the remaining messages`, unseen{consumers: 1},
+		},
+		"a message is too large to be read": {
+			v1alpha1.RedriveStatus{
+				Moved: new(int64(8)), JobStatus: v1alpha1.JobStatus{Examined: new(int64(9)), Skipped: map[string]int64{"TooLarge": 1}},
+			},
+			0, 0,
+			"False Incomplete", "8 of 9 messages moved, 1 skipped (TooLarge). Warren cannot read messages of more than 16777216 bytes: consume " +
+				`them from queue "orders.dlq" with another client`, unseen{},
+		},
+		"the queue delays returned messages": {
+			v1alpha1.RedriveStatus{Moved: new(int64(9)), JobStatus: v1alpha1.JobStatus{Examined: new(int64(9))}},
+			0, 0,
+			"False Incomplete", `9 of 9 messages moved, and queue "orders.dlq" may hide returned messages, because it delays their redelivery. ` +
+				`Wait for that delay, then count the remaining messages`, unseen{delayed: true},
 		},
 		"after a crash, another consumer may hold messages": {
 			v1alpha1.RedriveStatus{Moved: new(int64(7)), JobStatus: v1alpha1.JobStatus{Examined: new(int64(9))}},
 			12, 0,
 			"False Incomplete", `at least 7 and at most 12 of 9 messages moved, and another consumer of queue "orders.dlq" may hold messages ` +
-				`that were not seen. Stop that consumer, then count the remaining messages`, 1,
+				`that were not seen. Stop that consumer, then count the remaining messages`, unseen{consumers: 1},
 		},
 		"spec.maxMessages is reached": {
 			v1alpha1.RedriveStatus{Moved: new(int64(5)), JobStatus: v1alpha1.JobStatus{Examined: new(int64(5))}},
 			0, 5,
-			"True Completed", "5 of 9 messages moved", 1,
+			"True Completed", "5 of 9 messages moved", unseen{consumers: 1},
 		},
 		"spec.maxMessages is reached after a crash": {
 			v1alpha1.RedriveStatus{Moved: new(int64(3)), JobStatus: v1alpha1.JobStatus{Examined: new(int64(5))}},
 			5, 5,
-			"True Completed", "at least 3 and at most 5 of 9 messages moved", 0,
+			"False Incomplete", "at least 3 and at most 5 of 9 messages moved: the manager or its connection ended meanwhile, so messages may " +
+				"remain although spec.maxMessages is reached. Count the remaining messages, then create another Redrive", unseen{},
 		},
 		"all messages were moved after a crash": {
 			v1alpha1.RedriveStatus{Moved: new(int64(7)), JobStatus: v1alpha1.JobStatus{Examined: new(int64(9))}},
 			9, 0,
-			"True Completed", "at least 7 and at most 9 of 9 messages moved", 0,
+			"True Completed", "at least 7 and at most 9 of 9 messages moved", unseen{},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -174,7 +189,7 @@ func TestOutcomeOfARedriveThatMovedFewerMessages(t *testing.T) {
 			if test.limit == 0 {
 				limit = nil
 			}
-			value := redriveOutcome(status, false, limit, test.consumers, nil).Ready
+			value := redriveOutcome(status, false, limit, test.hidden, nil).Ready
 			topologytest.Equal(t, "condition", test.want, string(value.Status)+" "+value.Reason)
 			topologytest.Equal(t, "message", test.message, value.Message)
 		})
@@ -205,13 +220,13 @@ func TestMessagesOfUnknownOriginAreCounted(t *testing.T) {
 	recordRedrive(status, Task{Progress: mover.Progress{Moved: 15, Apart: 12, Skipped: map[string]int{"OtherOrigin": 5}}})
 	topologytest.Equal(t, "status", 12, *status.UnknownOrigin)
 	topologytest.Equal(t, "message", "15 of 20 messages would be moved, 12 of them of unknown origin, 5 skipped (OtherOrigin)",
-		redriveOutcome(status, true, nil, 0, nil).Ready.Message)
+		redriveOutcome(status, true, nil, unseen{}, nil).Ready.Message)
 }
 
 // A dry run counts all matching messages. A Redrive would move no more than spec.maxMessages.
 func TestOutcomeOfADryRunWithALimit(t *testing.T) {
 	t.Parallel()
-	const unseen = `: 9 messages match, and spec.maxMessages is 5, 3 not seen: another consumer of queue "orders.dlq" holds them or has taken ` +
+	const missing = `: 9 messages match, and spec.maxMessages is 5, 3 not seen: another consumer of queue "orders.dlq" holds them or has taken ` +
 		"them. Stop that consumer, then count the remaining messages"
 	for name, test := range map[string]struct {
 		total, matched int64
@@ -221,13 +236,24 @@ func TestOutcomeOfADryRunWithALimit(t *testing.T) {
 		"more messages match":                      {9, 9, 5, "DryRun 5 of 9 messages would be moved: 9 messages match, and spec.maxMessages is 5"},
 		"as many messages match":                   {9, 9, 9, "DryRun 9 of 9 messages would be moved"},
 		"fewer messages match":                     {9, 9, 10, "DryRun 9 of 9 messages would be moved"},
-		"more messages match, and some are unseen": {12, 9, 5, "Incomplete 5 of 12 messages would be moved" + unseen},
+		"more messages match, and some are unseen": {12, 9, 5, "Incomplete 5 of 12 messages would be moved" + missing},
 	} {
 		status := &v1alpha1.RedriveStatus{
 			JobStatus: v1alpha1.JobStatus{Total: &test.total, Examined: &test.matched, Source: "orders.dlq"}, Moved: new(test.matched),
 		}
-		ready := redriveOutcome(status, true, &test.limit, 0, nil).Ready
+		ready := redriveOutcome(status, true, &test.limit, unseen{}, nil).Ready
 		topologytest.Equal(t, name, test.want, ready.Reason+" "+ready.Message)
 		topologytest.Equal(t, "moved", min(test.matched, int64(test.limit)), *status.Moved)
 	}
+}
+
+// The message of a job has the reason why its expression failed, without values of a message.
+func TestWhyAnExpressionFailed(t *testing.T) {
+	t.Parallel()
+	filter, wrong := newPurgeFilter(purgeOf(t, `{consumerQueueRef: {name: orders}, expectedAtMost: 1, selector: {expression: body.order.total > 5}}`), Move{})
+	topologytest.Equal(t, "is valid", true, wrong == nil)
+	topologytest.Equal(t, "skips", "NotEvaluated", filter.Skips(&amqp.Delivery{Body: []byte(`{"order": {}}`)}, 13))
+	status := &v1alpha1.JobStatus{Total: new(int64(3))}
+	recordProgress(status, Task{config: mover.Config{Filter: filter}, Progress: mover.Progress{Skipped: map[string]int{"NotEvaluated": 3}}})
+	topologytest.Equal(t, "texts", []string{"3 skipped (NotEvaluated: no such key: total)"}, countTexts(status))
 }

@@ -402,7 +402,8 @@ func TestAMoveContinuesWhenAPermissionIsBack(t *testing.T) {
 	w := newRedriveWorld(t, controllertest.InSync(t, `{}`), all)
 	w.HoldMoves()
 	w.Broker.SetMessages("orders.dlq", 9)
-	w.Mover.Ended = mover.Progress{Moved: 5, Unsure: 2}
+	failures := []mover.Failure{{ID: "a", Reason: mover.FailureRefused, Message: "full"}}
+	w.Mover.Ended = mover.Progress{Moved: 5, Unsure: 2, Failures: failures}
 	w.reconcile()
 	topologytest.Equal(t, "total at first", 9, (<-w.Mover.Begun).Total)
 	w.Mover.End <- fmt.Errorf("%w: no write", brokererr.ErrAccessRefused)
@@ -414,6 +415,7 @@ func TestAMoveContinuesWhenAPermissionIsBack(t *testing.T) {
 	config := <-w.Mover.Begun
 	topologytest.Equal(t, "total", 9, config.Total)
 	topologytest.Equal(t, "moved before, and uncertain", []int{5, 2}, []int{config.Moved, config.Unsure})
+	topologytest.Equal(t, "failures of the earlier run", failures, config.Failures)
 }
 
 // A manager that stops waits until its moves have settled what they published, and writes their progress.

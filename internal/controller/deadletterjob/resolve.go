@@ -32,7 +32,7 @@ func (s *scope) resolve(ctx context.Context) (Move, *Blocker, error) {
 	m := Move{
 		Broker: from.Broker, Cluster: from.Location.Cluster.Key(), ConsumerQueue: from.ConsumerQueue.Name,
 		Queue:  from.Key(),
-		Source: details.Source, Limited: details.Limited,
+		Source: details.Source, Limited: details.Limited, DelaysReturned: details.DelaysReturned,
 	}
 	stop, err = s.work.ResolveDestination(ctx, from, &m)
 	return m, stop, err

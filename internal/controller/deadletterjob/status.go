@@ -13,11 +13,14 @@ import (
 	"github.com/warren-mq/warren/api/v1alpha1"
 	"github.com/warren-mq/warren/internal/controller/conditions"
 	"github.com/warren-mq/warren/internal/deadletter"
+	"github.com/warren-mq/warren/internal/rabbit/amqpconn"
 	"github.com/warren-mq/warren/internal/rabbit/mover"
+	"github.com/warren-mq/warren/internal/text"
 )
 
 // recordProgress records how many messages were examined, how many are of unknown origin, and why some stay.
-func recordProgress(status *v1alpha1.JobStatus, progress mover.Progress) {
+func recordProgress(status *v1alpha1.JobStatus, task Task) {
+	progress := task.Progress
 	examined := int64(progress.Examined() - progress.Skipped[string(deadletter.CameBack)]) // counted when they were moved
 	if status.Total != nil {                                                               // a message that was moved twice counts twice
 		examined = min(examined, *status.Total)
@@ -26,6 +29,9 @@ func recordProgress(status *v1alpha1.JobStatus, progress mover.Progress) {
 	status.UnknownOrigin = nil
 	if progress.Apart > 0 {
 		status.UnknownOrigin = new(int64(progress.Apart))
+	}
+	if evaluated, is := task.config.Filter.(interface{ EvaluationError() string }); is {
+		status.EvaluationError = text.Truncate(evaluated.EvaluationError(), 1024)
 	}
 	status.Skipped = nil
 	if len(progress.Skipped) > 0 {
@@ -48,19 +54,38 @@ func recordDone(status *v1alpha1.JobStatus, task Task) *int64 {
 	return new(int64(task.Progress.Certain()))
 }
 
+// unseen is why a task may not have seen all messages of its queue.
+type unseen struct {
+	// consumers is how many other consumers the queue had at the end.
+	consumers int
+	// delayed: the broker hides returned messages for some time.
+	delayed bool
+}
+
+func unseenBy(task Task) unseen {
+	return unseen{consumers: task.Progress.Consumers, delayed: task.Move.DelaysReturned}
+}
+
 // ended returns the outcome of a job whose task ended by itself. The reason is Incomplete if the task did not see all messages that were
-// ready when the job began, or if other consumers may hold such messages. Newer messages may have been examined instead.
-func ended(reason string, status *v1alpha1.JobStatus, consumers int, summary string) *Blocker {
-	unseen := ptr.Deref(status.Total, 0) - ptr.Deref(status.Examined, 0)
+// ready when the job began, or if the queue may hide such messages. Newer messages may have been examined instead.
+func ended(reason string, status *v1alpha1.JobStatus, hidden unseen, summary string) *Blocker {
+	missing := ptr.Deref(status.Total, 0) - ptr.Deref(status.Examined, 0)
 	switch {
-	case unseen > 0:
+	case missing > 0:
 		return failed(v1alpha1.ReasonIncomplete,
 			"%s, %d not seen: another consumer of queue %q holds them or has taken them. Stop that consumer, then count the remaining messages",
-			summary, unseen, status.Source)
-	case consumers > 0:
+			summary, missing, status.Source)
+	case hidden.consumers > 0:
 		return failed(v1alpha1.ReasonIncomplete,
 			"%s, and another consumer of queue %q may hold messages that were not seen. Stop that consumer, then count the remaining messages",
 			summary, status.Source)
+	case status.Skipped[mover.SkippedTooLarge] > 0:
+		return failed(v1alpha1.ReasonIncomplete, "%s. Warren cannot read messages of more than %d bytes: consume them from queue %q with "+
+			"another client", summary, amqpconn.LargestBody, status.Source)
+	case hidden.delayed:
+		return failed(v1alpha1.ReasonIncomplete,
+			"%s, and queue %q may hide returned messages, because it delays their redelivery. Wait for that delay, then count the "+
+				"remaining messages", summary, status.Source)
 	}
 	return completed(reason, "%s", summary)
 }
@@ -141,7 +166,11 @@ func countTexts(status *v1alpha1.JobStatus) []string {
 		parts = append(parts, fmt.Sprintf("%d of them of unknown origin", count))
 	}
 	for _, reason := range slices.Sorted(maps.Keys(status.Skipped)) {
-		parts = append(parts, fmt.Sprintf("%d skipped (%s)", status.Skipped[reason], reason))
+		why := reason
+		if reason == string(deadletter.NotEvaluated) && status.EvaluationError != "" {
+			why += ": " + status.EvaluationError
+		}
+		parts = append(parts, fmt.Sprintf("%d skipped (%s)", status.Skipped[reason], why))
 	}
 	return parts
 }

@@ -62,6 +62,8 @@ type Config struct {
 	// by one, so that the broker delivers none that it does not move, and moves the current message before it stops. RabbitMQ does not
 	// allow that at a queue with a single active consumer.
 	Limited bool
+	// Failures are the messages that earlier runs could not move. The move does not publish them again.
+	Failures []Failure
 	// MaxFailures ends the move once this many messages could not be moved.
 	MaxFailures int
 
@@ -245,6 +247,10 @@ func Run(ctx context.Context, config Config) (Progress, error) {
 	t := &move{
 		Config: config, pace: newPace(config.Settings()), failed: map[string]bool{}, moved: config.Moved, apart: config.MovedApart,
 		unsure: config.Unsure, careful: 1,
+	}
+	t.failures = slices.Clone(config.Failures)
+	for _, failure := range config.Failures {
+		t.failed[failure.ID] = true
 	}
 	t.progress.Moved, t.progress.Apart, t.progress.Unsure = t.moved, t.apart, t.unsure
 	for pause := firstPause; ; {
