@@ -25,7 +25,8 @@ const (
 	StateDisconnected  State = "Disconnected"
 )
 
-// Observer has functions that the consumer calls on events. Each of them may be nil.
+// Observer has functions that the consumer calls on events. Each of them may be nil. If one of them panics, the consumer logs the
+// panic and continues.
 type Observer struct {
 	// State is called after each transition, one call at a time and in order. A call that does not return delays only further
 	// calls of State, Reconnected and Stuck.

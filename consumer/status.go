@@ -237,7 +237,7 @@ func (c *Consumer) setState(to State, err error) {
 	}
 	for _, observer := range observers {
 		if observer.State != nil {
-			c.reporter.report(func() { observer.State(Transition{Queue: queue, From: from, To: to, Err: err}) })
+			c.report("Observer.State", func() { observer.State(Transition{Queue: queue, From: from, To: to, Err: err}) })
 		}
 	}
 	if to == StateDelivering {
@@ -253,7 +253,7 @@ func (c *Consumer) reportReconnected(queue string, observers []Observer) {
 	}
 	for _, observer := range observers {
 		if observer.Reconnected != nil {
-			c.reporter.report(func() { observer.Reconnected(Reconnection{Queue: queue, Attempts: attempts, Took: took}) })
+			c.report("Observer.Reconnected", func() { observer.Reconnected(Reconnection{Queue: queue, Attempts: attempts, Took: took}) })
 		}
 	}
 }
@@ -263,8 +263,20 @@ func (c *Consumer) reportTargets() (queue string, logger *slog.Logger, observers
 	if given := c.settings.Load(); given != nil {
 		return c.contract.Load().Queue, given.logger, given.observers
 	}
-	given := apply(c.options)
-	return "", cmp.Or(given.logger, slog.Default()), given.observers
+	return "", c.logger(), apply(c.options).observers
+}
+
+// logger returns the logger, also before the contract was read.
+func (c *Consumer) logger() *slog.Logger {
+	if given := c.settings.Load(); given != nil {
+		return given.logger
+	}
+	return cmp.Or(apply(c.options).logger, slog.Default())
+}
+
+// report calls a function of an observer later, in the goroutine of the reporter.
+func (c *Consumer) report(name string, call func()) {
+	c.reporter.report(func() { c.logEnd(name, call) })
 }
 
 // guard calls a function of the application other than a handler in a goroutine of its own, so that the message is still settled if the
@@ -292,7 +304,7 @@ func (c *Consumer) logEnd(name string, call func()) {
 		if cause == nil {
 			message = "A function of the application ended its goroutine"
 		}
-		c.log.log(c.settings.Load().logger, slog.LevelError, message, func() []any {
+		c.log.log(c.logger(), slog.LevelError, message, func() []any {
 			return []any{"function", name, "panic", cause, "stack", string(debug.Stack())}
 		})
 	}()

@@ -102,7 +102,7 @@ func (c *Consumer) reportStuck() {
 		})
 		for _, observer := range given.observers {
 			if observer.Stuck != nil {
-				c.reporter.report(func() { observer.Stuck(StuckHandler{Delivery: h.delivery, Took: took}) })
+				c.report("Observer.Stuck", func() { observer.Stuck(StuckHandler{Delivery: h.delivery, Took: took}) })
 			}
 		}
 	}
