@@ -100,7 +100,7 @@ type Progress struct {
 // Progress reads the progress of a message from its headers. Numbers that are not valid count as 0, whatever the producer sends.
 func (c Contract) Progress(f Facts) Progress {
 	retries := 0
-	if failed := text(f.Headers[HeaderFailureQueue]); failed == "" || failed == c.Queue { // otherwise the count belongs to another queue
+	if !c.failedElsewhere(f.Headers) { // otherwise the count belongs to another queue
 		retries = count(f.Headers[HeaderRetryCount])
 	}
 	rejects, published := rejectedIn(f.Headers, c.Queue)
@@ -183,9 +183,7 @@ func (c Contract) retryOrPark(f Facts, o Outcome, kind FailureKind) Action {
 	if o.Delay > 0 {
 		tier = c.tierFor(o.Delay)
 	}
-	headers := c.copyOf(f, o, progress.Attempt)
-	maps.Copy(headers, c.failureHeaders(o, kind))
-	return Action{Verb: VerbPublish, Kind: kind, Route: &tier.Route, Headers: headers}
+	return Action{Verb: VerbPublish, Kind: kind, Route: &tier.Route, Headers: c.failedCopyOf(f, o, progress.Attempt, kind)}
 }
 
 func (c Contract) attempts() int {
@@ -207,10 +205,8 @@ func (c Contract) park(f Facts, o Outcome, kind FailureKind) Action {
 	if kind == KindUndecodable || kind == KindCrashed { // the message was not handled
 		failed--
 	}
-	headers := c.copyOf(f, o, failed)
-	maps.Copy(headers, c.failureHeaders(o, kind))
 	route := *c.Park
-	action := Action{Verb: VerbPublish, Kind: kind, GivenUp: true, Route: &route, Headers: headers}
+	action := Action{Verb: VerbPublish, Kind: kind, GivenUp: true, Route: &route, Headers: c.failedCopyOf(f, o, failed, kind)}
 	if c.RejectDeadLetters || c.Strategy == StrategyReject { // under Reject the message waits in the tier and is parked afterwards
 		action.Otherwise = VerbReject
 	}
@@ -256,10 +252,23 @@ func (c Contract) redeliveryPause(attempt int) Duration {
 	return min(maxPause, minPause*Duration(min(attempt, int(maxPause/minPause))))
 }
 
-// copyOf returns the headers of a copy after the given number of failed attempts.
+// failedCopyOf returns the headers of a copy after a failure. It keeps no header of an earlier failure, because the new failure may have
+// fewer headers.
+func (c Contract) failedCopyOf(f Facts, o Outcome, failed int, kind FailureKind) map[string]any {
+	headers := c.copyOf(f, o, failed)
+	deleteFailure(headers)
+	maps.Copy(headers, c.failureHeaders(o, kind))
+	return headers
+}
+
+// copyOf returns the headers of a copy after the given number of failed attempts. If the last failure was in another queue, the copy
+// does not get its headers: otherwise x-retry-count would belong to the other queue.
 func (c Contract) copyOf(f Facts, o Outcome, failed int) map[string]any {
 	progress := c.Progress(f)
 	headers := CopyHeaders(f.Headers)
+	if c.failedElsewhere(f.Headers) {
+		deleteFailure(headers)
+	}
 	headers[HeaderRetryCount] = int64(failed)
 	headers[HeaderOriginalExchange] = progress.OriginalExchange
 	headers[HeaderOriginalRoutingKey] = progress.OriginalRoutingKey

@@ -123,11 +123,11 @@ func Deferrals(headers map[string]any) int { return count(headers[HeaderDeferCou
 func ForwardHeaders(headers map[string]any) map[string]any {
 	forwarded := CopyHeaders(headers)
 	for _, name := range []string{
-		HeaderRetryCount, HeaderOriginalExchange, HeaderOriginalRoutingKey, HeaderCopyID, HeaderDeferCount, HeaderFailureKind,
-		HeaderFailureMessage, HeaderFailureTime, HeaderFailureQueue, HeaderFailureClient, HeaderRedriveCount,
+		HeaderRetryCount, HeaderOriginalExchange, HeaderOriginalRoutingKey, HeaderCopyID, HeaderDeferCount, HeaderRedriveCount,
 	} {
 		delete(forwarded, name)
 	}
+	deleteFailure(forwarded)
 	return forwarded
 }
 
@@ -156,6 +156,21 @@ func rejectedIn(headers map[string]any, queue string) (times int, published *Rou
 		return count(fields["count"]), published
 	}
 	return 0, nil
+}
+
+// failedElsewhere reports whether the last failure of a message was in another queue.
+func (c Contract) failedElsewhere(headers map[string]any) bool {
+	failed := text(headers[HeaderFailureQueue])
+	return failed != "" && failed != c.Queue
+}
+
+// deleteFailure deletes the headers that describe a failure.
+func deleteFailure(headers map[string]any) {
+	for _, name := range []string{
+		HeaderFailureKind, HeaderFailureMessage, HeaderFailureTime, HeaderFailureQueue, HeaderFailureClient,
+	} {
+		delete(headers, name)
+	}
 }
 
 // failureHeaders returns the headers that describe a failure.

@@ -127,8 +127,7 @@ export function timeLimits(contract: Contract, prefetch: number, concurrency: nu
 /** Says how far a message has come. */
 export function read(contract: Contract, delivery: Delivery): Progress {
   const headers = delivery.headers ?? {};
-  const failedIn = text(headers["x-failure-queue"]) ?? "";
-  const retries = failedIn === "" || failedIn === contract.queue ? count(headers["x-retry-count"]) : 0; // else another queue counted
+  const retries = failedElsewhere(contract, headers) ? 0 : count(headers["x-retry-count"]);
   const rejected = rejectedIn(headers, contract.queue);
   const rejects = rejected?.count ?? 0;
   // A client can send the header, and then it is in the first delivery.
@@ -189,7 +188,7 @@ function fail(contract: Contract, delivery: Delivery, outcome: Outcome, kind: st
   const tier = outcome.delayMilliseconds ? tierFor(tiers, outcome.delayMilliseconds) : tiers[Math.min(attempt, tiers.length) - 1]!;
   return {
     verb: "publish", kind, route: routeOf(tier),
-    headers: { ...copyHeaders(contract, delivery, outcome, attempt), ...failureHeaders(contract, outcome, kind) },
+    headers: failedCopyHeaders(contract, delivery, outcome, attempt, kind),
   };
 }
 
@@ -204,7 +203,7 @@ function giveUp(contract: Contract, delivery: Delivery, outcome: Outcome, kind: 
   const failed = kind === "undecodable" || kind === "crashed" ? attempt - 1 : attempt; // those were not handled
   return {
     verb: "publish", kind, givenUp: true, route: routeOf(contract.park),
-    headers: { ...copyHeaders(contract, delivery, outcome, failed), ...failureHeaders(contract, outcome, kind) },
+    headers: failedCopyHeaders(contract, delivery, outcome, failed, kind),
     // Under Reject a rejected message waits in the tier, and is parked when it comes back.
     ...((contract.rejectDeadLetters || contract.strategy === "Reject") && { otherwise: "reject" as const }),
   };
@@ -234,9 +233,26 @@ function routeOf({ exchange, routingKey }: Route): Route {
 // CC and BCC would route the copy once more; the broker counts by the others, or delivers them as its own.
 const leftOut = /^(CC|BCC|x-death|x-delivery-count|x-acquired-count|x-(first|last)-death-.*)$/;
 
+const aboutFailure = /^x-failure-(kind|message|time|queue|client)$/;
+
+/** Says whether the last failure of a message was in another queue. */
+function failedElsewhere(contract: Contract, headers: Headers): boolean {
+  const queue = text(headers["x-failure-queue"]) ?? "";
+  return queue !== "" && queue !== contract.queue;
+}
+
+/** The headers of a copy after a failure, without those of an earlier failure: the new failure may have fewer of them. */
+function failedCopyHeaders(contract: Contract, delivery: Delivery, outcome: Outcome, failed: number, kind: string): Headers {
+  const kept = Object.entries(copyHeaders(contract, delivery, outcome, failed)).filter(([name]) => !aboutFailure.test(name));
+  return { ...Object.fromEntries(kept), ...failureHeaders(contract, outcome, kind) };
+}
+
+/** The headers of a copy. With the headers of a failure in another queue, x-retry-count would belong to that queue. */
 function copyHeaders(contract: Contract, delivery: Delivery, outcome: Outcome, failed: number): Headers {
   const progress = read(contract, delivery);
-  const kept = Object.entries(delivery.headers ?? {}).filter(([name]) => !leftOut.test(name));
+  const headers = delivery.headers ?? {};
+  const foreign = failedElsewhere(contract, headers);
+  const kept = Object.entries(headers).filter(([name]) => !leftOut.test(name) && !(foreign && aboutFailure.test(name)));
   return {
     ...Object.fromEntries(kept),
     "x-retry-count": failed,
