@@ -56,7 +56,7 @@ type Contract struct {
 	SingleActiveConsumer bool `json:"singleActiveConsumer"`
 	// ConsumerTimeout is the time after which the broker takes back a message that was not settled, in milliseconds. Without it
 	// the broker's default applies, usually 30 minutes.
-	ConsumerTimeout *Duration `json:"consumerTimeoutMilliseconds,omitempty"`
+	ConsumerTimeout *Duration `json:"consumerTimeoutMilliseconds,omitempty" jsonschema:"minimum=1"`
 	// RedeliveryDelay is how long the broker waits before it delivers a requeued message again. If it is absent, the broker does not
 	// wait.
 	RedeliveryDelay *RedeliveryDelay `json:"redeliveryDelay,omitempty"`
@@ -156,6 +156,9 @@ func (c Contract) Validate() error {
 	}
 	if c.Strategy == StrategyReject && c.RejectDeadLetters {
 		refuse("rejectDeadLetters must be false under strategy Reject: rejected messages wait in the tier")
+	}
+	if c.ConsumerTimeout != nil && *c.ConsumerTimeout < Duration(time.Millisecond) {
+		refuse("consumerTimeoutMilliseconds is less than 1: name the consumer timeout of the queue, or remove the field")
 	}
 	if c.Paused != nil && (c.Paused.ID == "" || c.Paused.Until.IsZero()) {
 		refuse("paused.id or paused.until is missing: remove paused, or set both")

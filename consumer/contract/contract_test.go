@@ -59,6 +59,7 @@ func TestParseRefusesInvalidContracts(t *testing.T) {
 		"no tiers":                    {func(c *contract.Contract) { c.Tiers = nil }, "tiers are missing"},
 		"Reject with three tiers":     {func(c *contract.Contract) { c.Strategy, c.RejectDeadLetters = contract.StrategyReject, false }, "tiers has 3 entries: strategy Reject needs exactly one"},
 		"Requeue with tiers":          {func(c *contract.Contract) { c.Strategy = contract.StrategyRequeue }, "tiers has 3 entries: strategy Requeue uses none"},
+		"no consumer timeout":         {func(c *contract.Contract) { c.ConsumerTimeout = new(contract.Duration) }, "consumerTimeoutMilliseconds is less than 1"},
 		"a tier without a delay":      {func(c *contract.Contract) { c.Tiers[1].Delay = 0 }, "tiers[1].delayMilliseconds"},
 		"a tier without a route":      {func(c *contract.Contract) { c.Tiers[1].RoutingKey = "" }, "tiers[1].routingKey"},
 		"parking without a route":     {func(c *contract.Contract) { c.Park = &contract.Route{} }, "park.routingKey"},

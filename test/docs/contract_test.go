@@ -50,6 +50,7 @@ func TestContractSchema(t *testing.T) {
 			c["tiers"] = []any{map[string]any{"delayMilliseconds": 1, "exchange": "", "routingKey": ""}}
 		}, false},
 		"park without a route":           {func(c map[string]any) { c["park"] = route("", "") }, false},
+		"no consumer timeout":            {func(c map[string]any) { c["consumerTimeoutMilliseconds"] = 0 }, false},
 		"a delay in words":               {func(c map[string]any) { c["consumerTimeoutMilliseconds"] = "1m" }, false},
 		"a fraction of a millisecond":    {func(c map[string]any) { c["consumerTimeoutMilliseconds"] = 0.5 }, false},
 		"more than RabbitMQ's limit":     {func(c map[string]any) { c["consumerTimeoutMilliseconds"] = 4294967296 }, false},
