@@ -206,7 +206,7 @@ func (w *worker) receiveBatch() bool {
 // handleBatch calls the handler for the ready messages and settles each of them.
 func (w *worker) handleBatch(began time.Time) {
 	s, deliveries := w.session, slices.Clone(w.ready)
-	h := w.start(deliveries[0], deliveries[1:]...)
+	h := w.start(began, deliveries[0], deliveries[1:]...)
 	run := &batchRun{full: make(chan struct{}), done: make(chan struct{}), again: make(chan struct{}, 1), missing: len(deliveries)}
 	ends := make([]ending, len(deliveries))
 	var running sync.WaitGroup
@@ -224,7 +224,7 @@ func (w *worker) handleBatch(began time.Time) {
 		w.timer.Stop()
 		w.current.Store(nil)
 		h.cancel(nil)
-		s.conclude(began, ends...)
+		s.conclude(h, ends...)
 	}()
 	select {
 	case <-run.full:

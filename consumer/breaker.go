@@ -136,12 +136,20 @@ func isFailure(result contract.Result) bool {
 	return result == contract.ResultFailed || result == contract.ResultTimedOut
 }
 
-// conclude settles the messages of one call of the handler.
-func (s *session) conclude(began time.Time, ends ...ending) {
+// conclude settles the messages of one call of the handler, unless settleStuck has settled them.
+func (s *session) conclude(h *handlerContext, ends ...ending) {
+	if !h.claim() {
+		s.consumer.logLate(ends)
+		return
+	}
+	s.settleEnded(h, ends)
+}
+
+func (s *session) settleEnded(h *handlerContext, ends []ending) {
 	if s.settings.breakAfter > 0 {
 		s.followBreaker(ends)
 	}
-	s.settleAll(began, ends)
+	s.settleAll(h.began, ends)
 }
 
 // settleAll settles at least one message. If settle ends the goroutine, the deferred call settles the other messages.

@@ -21,7 +21,8 @@ import (
 // after the last attempt. Permanent, RetryAfter, Defer and Discard return errors with other results.
 //
 // The deadline of ctx is that of WithTimeout. ctx ends early if the broker has taken the message back, or if the drain timeout is
-// over. context.Cause(ctx) is then ErrTimeout, ErrDeliveryLost or ErrDraining.
+// over. context.Cause(ctx) is then ErrTimeout, ErrDeliveryLost or ErrDraining. If a handler ignores its timeout until shortly before the
+// broker's consumer timeout, the consumer settles the message as timed out, and ignores what the handler returns.
 type Handler[T any] func(ctx context.Context, m *Message[T]) error
 
 // Consumer consumes the main queue of one contract. Create it with New.

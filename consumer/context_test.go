@@ -22,7 +22,7 @@ func workerForTest(tb testing.TB) *worker {
 
 // handleWithContext creates and ends the context of a message, as a worker does.
 func (w *worker) handleWithContext(d *Delivery) {
-	h := w.start(d)
+	h := w.start(time.Time{}, d)
 	w.timer.Stop()
 	w.current.Store(nil)
 	h.cancel(nil)

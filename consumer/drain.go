@@ -124,11 +124,11 @@ func (s *session) withTimeout(limit time.Duration, request func() error) error {
 	return request()
 }
 
-// runningHandlers returns the names of the deliveries whose handlers run.
+// runningHandlers returns the names of the unsettled deliveries whose handlers run.
 func (s *session) runningHandlers() []string {
 	var names []string
 	for _, w := range s.consumer.workers.of(s) {
-		if h := w.current.Load(); h != nil {
+		if h := w.current.Load(); h != nil && !h.settled.Load() {
 			names = append(names, h.delivery.String())
 			for _, d := range h.others {
 				names = append(names, d.String())

@@ -92,6 +92,16 @@ func (c *Consumer) logPanic(d *Delivery, failure error, stack []byte) {
 	})
 }
 
+// logLate logs the ends of messages that were settled while their handler still ran.
+func (c *Consumer) logLate(ends []ending) {
+	logger := c.settings.Load().logger
+	for _, end := range ends {
+		c.log.log(logger, slog.LevelWarn, "The handler returned after its message was settled as timed out", func() []any {
+			return append(attributes(end.delivery), "outcome", end.outcome.Result, "error", end.failure)
+		})
+	}
+}
+
 // logRefusedHeaders logs the headers that the copy of a message does not get.
 func (c *Consumer) logRefusedHeaders(d *Delivery, refused map[string]error) {
 	for name, err := range refused {

@@ -95,6 +95,14 @@ func (d *Delivery) readHeaders() map[string]error {
 	return refused
 }
 
+// asDelivered returns the delivery without the changes of its handler, which may still run.
+func (d *Delivery) asDelivered() *Delivery {
+	return &Delivery{
+		Raw: d.delivered, contract: d.contract, delivered: d.delivered, facts: d.facts, progress: d.progress, arrived: d.arrived,
+		release: d.release, probe: d.probe,
+	}
+}
+
 // ID returns the property message-id, or "" if the producer did not set it.
 func (d *Delivery) ID() string { return d.Raw.MessageId }
 

@@ -31,13 +31,19 @@ type handlerContext struct {
 	context.Context
 
 	cancel   context.CancelCauseFunc
+	began    time.Time // when the worker received the messages
 	deadline time.Time
 	delivery *Delivery
 	others   []*Delivery // further messages of a batch
 	stopped  <-chan struct{}
 	ended    time.Time   // when reportStuck first saw the ended context; never after the deadline
 	stuck    atomic.Bool // set when it was reported
+	settled  atomic.Bool // set by the goroutine that settles the messages, see claim
 }
+
+// claim reports whether the caller must settle the messages of the handler. It returns true only once: a handler may return at the moment
+// at which settleStuck gives it up.
+func (h *handlerContext) claim() bool { return h.settled.CompareAndSwap(false, true) }
 
 // Deadline returns when the handler times out.
 func (h *handlerContext) Deadline() (time.Time, bool) { return h.deadline, true }
@@ -70,9 +76,9 @@ func Draining(ctx context.Context) <-chan struct{} {
 }
 
 // start creates the context for a message, or for several messages of a batch.
-func (w *worker) start(d *Delivery, others ...*Delivery) *handlerContext {
+func (w *worker) start(began time.Time, d *Delivery, others ...*Delivery) *handlerContext {
 	timeout := w.session.settings.timeout
-	h := &handlerContext{delivery: d, others: others, deadline: time.Now().Add(timeout), stopped: w.session.stopped}
+	h := &handlerContext{began: began, delivery: d, others: others, deadline: time.Now().Add(timeout), stopped: w.session.stopped}
 	h.Context, h.cancel = context.WithCancelCause(w.ctx)
 	w.current.Store(h)
 	w.timer.Reset(timeout)
@@ -256,7 +262,7 @@ func afterCalls(n int, f func()) func() {
 // handle calls the handler and settles the delivery, even if the handler panics or ends its goroutine.
 func (w *worker) handle(d *Delivery, began time.Time) {
 	s := w.session
-	h := w.start(d)
+	h := w.start(began, d)
 	var failure error
 	returned := false
 	defer func() {
@@ -264,12 +270,12 @@ func (w *worker) handle(d *Delivery, began time.Time) {
 		w.current.Store(nil)
 		defer h.cancel(nil) // after outcomeOf, which reads the cause
 		if returned {
-			s.conclude(began, ending{d, s.settings.outcomeOf(h, failure), failure})
+			s.conclude(h, ending{d, s.settings.outcomeOf(h, failure), failure})
 			return
 		}
 		failure = unreturned(recover())
 		s.consumer.logPanic(d, failure, debug.Stack())
-		s.conclude(began, ending{d, s.settings.newOutcome(contract.ResultPanicked, 0, failure), failure})
+		s.conclude(h, ending{d, s.settings.newOutcome(contract.ResultPanicked, 0, failure), failure})
 	}()
 	failure = s.settings.handle(h, d)
 	returned = true

@@ -2,6 +2,7 @@ package consumer
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"runtime"
 	"strings"
@@ -63,7 +64,7 @@ func (c *workerSet) count() (active, stuck, overdue int) {
 // stuckInterval is how often watchHandlers looks for stuck handlers.
 const stuckInterval = time.Second
 
-// watchHandlers reports handlers that still run after their context ended.
+// watchHandlers reports handlers that still run after their context ended, and settles their messages before the consumer timeout.
 func (c *Consumer) watchHandlers(ctx context.Context) {
 	ticker := time.NewTicker(stuckInterval)
 	defer ticker.Stop()
@@ -74,7 +75,32 @@ func (c *Consumer) watchHandlers(ctx context.Context) {
 		case <-ticker.C:
 		}
 		c.reportStuck()
+		for _, w := range c.workers.of(nil) {
+			if h := w.current.Load(); h != nil && h.stuck.Load() {
+				w.session.settleStuck(h)
+			}
+		}
 	}
+}
+
+var errStuck = errors.New("the handler still runs")
+
+// settleStuck settles the messages of a handler that ignores its timeout as timed out, shortly before the broker would take back all
+// messages of the channel. The handler keeps its slot, and its result is ignored. It may still change its deliveries, so the messages are
+// settled as they were delivered.
+func (s *session) settleStuck(h *handlerContext) {
+	due := !time.Now().Before(s.settings.returnDeadline(h.delivery)) && s.ctx.Err() == nil && errors.Is(context.Cause(h), ErrTimeout)
+	if !due || !h.claim() {
+		return
+	}
+	go func() { // it calls functions of the application
+		outcome := s.settings.outcomeOf(h, errStuck)
+		ends := make([]ending, 1+len(h.others))
+		for i, d := range append([]*Delivery{h.delivery}, h.others...) {
+			ends[i] = ending{d.asDelivered(), outcome, errStuck}
+		}
+		s.settleEnded(h, ends)
+	}()
 }
 
 // reportStuck logs the handlers that became stuck since the last call, with their stacks, and calls the observers.

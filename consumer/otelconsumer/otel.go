@@ -8,8 +8,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime"
 	"sync"
 	"time"
+	"weak"
 
 	amqp "github.com/rabbitmq/amqp091-go"
 	"go.opentelemetry.io/otel"
@@ -109,7 +111,7 @@ func apply(options []Option) config {
 type telemetry struct {
 	tracer     trace.Tracer
 	propagator propagation.TextMapPropagator
-	failed     sync.Map // *consumer.Delivery to the trace.SpanContext of its span "process", until it is settled
+	failed     sync.Map // weak.Pointer[consumer.Delivery] to the trace.SpanContext of its span "process", until it is settled
 
 	duration                                           messagingconv.ProcessDuration
 	consumed                                           messagingconv.ClientConsumedMessages
@@ -164,13 +166,21 @@ func (t *telemetry) process(next consumer.HandleFunc) consumer.HandleFunc {
 		err := errUnreturned
 		defer func() {
 			if err != nil {
-				t.failed.Store(d, span.SpanContext())
+				t.recordFailed(d, span.SpanContext())
 				record(ctx, span, err)
 			}
 		}()
 		err = next(ctx, d)
 		return err
 	}
+}
+
+// recordFailed records the span of a delivery. A delivery whose handler ignores its timeout is settled before its handler returns, so the
+// garbage collector may delete the record.
+func (t *telemetry) recordFailed(d *consumer.Delivery, span trace.SpanContext) {
+	key := weak.Make(d)
+	t.failed.Store(key, span)
+	runtime.AddCleanup(d, func(key weak.Pointer[consumer.Delivery]) { t.failed.Delete(key) }, key)
 }
 
 // errUnreturned is the error of a span whose handler panicked or ended its goroutine.
@@ -223,7 +233,7 @@ func (t *telemetry) stuck(handler consumer.StuckHandler) {
 }
 
 func (t *telemetry) settled(end consumer.Settlement) {
-	t.failed.Delete(end.Delivery)
+	t.failed.Delete(weak.Make(end.Delivery))
 	ctx, queue := context.Background(), semconv.MessagingDestinationName(end.Delivery.Queue())
 	attributes := []attribute.KeyValue{queue}
 	if end.Action.Kind != "" {
@@ -239,7 +249,7 @@ func (t *telemetry) settled(end consumer.Settlement) {
 
 func (t *telemetry) published(p consumer.Publication) {
 	ctx := context.Background()
-	if parent, known := t.failed.Load(p.Delivery); known {
+	if parent, known := t.failed.Load(weak.Make(p.Delivery)); known {
 		parent, _ := parent.(trace.SpanContext)
 		ctx = trace.ContextWithSpanContext(ctx, parent)
 	} else { // the handler was not called

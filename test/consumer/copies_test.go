@@ -214,7 +214,7 @@ func TestAForbiddenCopyWaitsForThePermission(t *testing.T) {
 }
 
 // After the consumer timeout the broker takes a message back, up to 4.2 by closing the channel and from 4.3 on by cancelling the
-// consumer.
+// consumer. A policy may have set a consumer timeout that is not in the contract.
 func TestAMessageIsHandledAgainAfterTheConsumerTimeout(t *testing.T) {
 	t.Parallel()
 	for _, broker := range brokers.All(t) {
@@ -227,7 +227,7 @@ func TestAMessageIsHandledAgainAfterTheConsumerTimeout(t *testing.T) {
 			g := NewWithT(t)
 			causes, handled := make(chan error, 10), make(chan string, 10)
 			release := make(chan struct{})
-			current := w.contract
+			w.contract.ConsumerTimeout = nil
 			w.run(w.conn(), func(ctx context.Context, m *consumer.Message[string]) error {
 				if m.Raw.Redelivered {
 					handled <- m.Body
@@ -236,12 +236,41 @@ func TestAMessageIsHandledAgainAfterTheConsumerTimeout(t *testing.T) {
 				<-release // ignores the context
 				causes <- context.Cause(ctx)
 				return nil
-			}, consumer.WithTimeout(time.Duration(*current.ConsumerTimeout)-time.Second))
+			}, consumer.WithTimeout(4*time.Second))
 			w.Publish("", "orders", "slow")
 			g.Eventually(handled).WithTimeout(deadline.For(3 * time.Minute)).Should(Receive(Equal("slow")))
 			close(release)
 			g.Eventually(causes).WithTimeout(deadline.For(10 * time.Second)).Should(Receive(Not(BeNil())))
 			g.Eventually(func() int { return w.Ready("orders") }).Should(BeZero())
+		})
+	}
+}
+
+// A consumer settles the message of a handler that ignores its timeout before the broker would take all messages back.
+func TestAMessageIsParkedBeforeTheConsumerTimeout(t *testing.T) {
+	t.Parallel()
+	for _, broker := range brokers.All(t) {
+		if strings.HasPrefix(broker.Version, "3.") {
+			continue // does not support x-consumer-timeout
+		}
+		t.Run(broker.Version, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t, broker, `{retry: {policy: None}, queue: {consumerTimeout: 40s}}`)
+			g := NewWithT(t)
+			release, causes := make(chan struct{}), make(chan error, 10)
+			r := w.run(w.conn(), func(ctx context.Context, _ *consumer.Message[string]) error {
+				<-release // ignores the context
+				causes <- context.Cause(ctx)
+				return nil
+			}, consumer.WithTimeout(30*time.Second))
+			w.Publish("", "orders", "slow")
+			g.Expect(w.deadLetters(1)["slow"].Kind).To(Equal(string(contract.KindExhausted)))
+			g.Expect(r.Health().Stuck).To(Equal(1))
+			close(release)
+			g.Eventually(causes).WithTimeout(deadline.For(10 * time.Second)).Should(Receive(MatchError(consumer.ErrTimeout)))
+			g.Expect(r.Health().Reconnects).To(BeZero())
+			g.Expect(r.end()).To(Succeed())
+			g.Expect(w.Ready("orders")).To(BeZero())
 		})
 	}
 }
