@@ -69,6 +69,7 @@ func newConsumer(conn *Conn, source contract.Source, handle HandleFunc, options 
 	c := &Consumer{
 		conn: conn, source: source, options: append([]Option{byConn}, options...), handle: handle,
 		contractChecks: make(chan struct{}, 1), permissionChecks: make(chan struct{}, 1), pauseChanges: make(chan struct{}, 1),
+		status: status{unanswered: errUnanswered},
 	}
 	loaded, err := c.load(context.Background())
 	switch {

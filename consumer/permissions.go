@@ -2,6 +2,7 @@ package consumer
 
 import (
 	"context"
+	"errors"
 	"maps"
 	"slices"
 	"time"
@@ -9,11 +10,14 @@ import (
 	"github.com/warren-mq/warren/consumer/contract"
 )
 
+var errUnanswered = errors.New("the broker has not answered yet whether it accepts copies of failed messages")
+
 // checkPermissions checks once for each contract that the broker accepts copies. It repeats the check every 30 s while an
-// exchange does not exist, the user may not write to it, or the broker does not answer.
+// exchange does not exist or the user may not write to it, and sooner while the broker does not answer.
 func (c *Consumer) checkPermissions(ctx context.Context) {
 	var checked *contract.Contract
 	var refusals map[string]error // by exchange
+	retry := backoff{}
 	again := time.NewTimer(contractInterval)
 	defer again.Stop()
 	again.Stop()
@@ -28,29 +32,34 @@ func (c *Consumer) checkPermissions(ctx context.Context) {
 		if current == checked {
 			continue
 		}
-		former, answered := refusals, true
+		former, unanswered := refusals, error(nil)
 		refusals = map[string]error{}
 		for exchange, route := range routesOf(*current, c.settings.Load().breakAfter > 0) {
 			refusal, err := c.conn.copies.check(ctx, route)
 			if err != nil {
-				refusal, answered = former[exchange], false
+				refusal, unanswered = former[exchange], err
 			}
 			if refusal != nil {
 				refusals[exchange] = refusal
 			}
 		}
-		c.recordForbidden(current, refusals)
-		if len(refusals) > 0 || !answered {
+		c.recordForbidden(current, refusals, unanswered)
+		switch {
+		case unanswered != nil:
+			again.Reset(retry.next())
+		case len(refusals) > 0:
 			again.Reset(contractInterval)
-		} else {
+		default:
 			checked = current
+			retry.reset()
 		}
 	}
 }
 
-// recordForbidden records the exchanges for which the broker refuses messages, and logs the new ones.
-func (c *Consumer) recordForbidden(current *contract.Contract, refusals map[string]error) {
-	known := c.status.setForbidden(refusals)
+// recordForbidden records the exchanges for which the broker refuses messages, and logs the new ones. unanswered is why the check has no
+// answer for an exchange, or nil.
+func (c *Consumer) recordForbidden(current *contract.Contract, refusals map[string]error, unanswered error) {
+	known := c.status.setForbidden(refusals, unanswered)
 	for _, exchange := range slices.Sorted(maps.Keys(refusals)) {
 		if known[exchange] == nil {
 			c.settings.Load().logger.Warn("The broker refuses copies of failed messages; "+

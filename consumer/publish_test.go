@@ -262,7 +262,8 @@ func TestAConsumerThatCannotPublishCopiesIsNotReady(t *testing.T) {
 		bodies  []string
 		want    string // the message of Health
 	}{
-		"the connection cannot be opened": {math.MaxInt, func(*memory.Broker) {}, []string{"a"}, "unexpected EOF"},
+		"the connection cannot be opened":                 {math.MaxInt, func(*memory.Broker) {}, []string{"a"}, "unexpected EOF"},
+		"the first check of the permission has no answer": {math.MaxInt, func(*memory.Broker) {}, nil, "unexpected EOF"},
 		"the broker never confirms": {
 			0, func(b *memory.Broker) { b.Silence("orders.retry.30s", true) },
 			[]string{"a"},
@@ -286,6 +287,41 @@ func TestAConsumerThatCannotPublishCopiesIsNotReady(t *testing.T) {
 				health := b.consumer.Health()
 				equal(t, "ready", false, health.Ready)
 				equal(t, fmt.Sprintf("%q has the reason", health.Message), true, strings.Contains(health.Message, test.want))
+				equal(t, "Run", nil, b.end())
+			})
+		})
+	}
+}
+
+// Kubernetes must not end the old pods of a rollout before the new ones may publish copies.
+func TestAConsumerIsReadyOnceTheBrokerHasAnsweredTheCheckOfThePermission(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		fails   int // attempts to connect
+		blocked bool
+		ready   []bool // immediately, and after 5 s
+	}{
+		"immediately":                      {0, false, []bool{true, true}},
+		"after a failed attempt":           {1, false, []bool{false, true}},
+		"not while no attempt succeeds":    {math.MaxInt, false, []bool{false, false}},
+		"but the broker blocks publishers": {0, true, []bool{true, true}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				var broker unreachable
+				b := startWith(t, contract.Default("orders"), func(b *memory.Broker) {
+					b.Block(test.blocked)
+					broker = unreachable{b, test.fails}
+				}, func(_ *consumer.Conn, source contract.Source, options ...consumer.Option) (*consumer.Consumer, error) {
+					return consumer.New(consumer.NewConn(nil, withTransport(&broker)), source,
+						func(context.Context, *consumer.Message[string]) error { return nil }, options...)
+				})
+				pass(time.Millisecond)
+				equal(t, "state", consumer.StateDelivering, b.consumer.Health().State)
+				equal(t, "ready immediately", test.ready[0], b.consumer.Health().Ready)
+				pass(5 * time.Second)
+				equal(t, "ready after 5 s", test.ready[1], b.consumer.Health().Ready)
 				equal(t, "Run", nil, b.end())
 			})
 		})

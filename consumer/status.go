@@ -24,8 +24,8 @@ type Health struct {
 	// Since is when the consumer entered State.
 	Since time.Time `json:"since"`
 	// Ready reports whether messages are delivered, or will be after a pause of Consumer.Pause or the contract, and no copy of a failed
-	// message waits for the broker, except while the broker blocks publishers. It is false while the breaker is open, and while the
-	// user may not publish copies.
+	// message waits for the broker, except while the broker blocks publishers. It is false while the breaker is open, while the user
+	// may not publish copies, and until the broker has answered whether the user may, unless it blocks publishers.
 	Ready bool `json:"ready"`
 	// Live reports whether the consumer makes progress, even if it cannot reach the broker. It is false after the consumer has
 	// ended, and if all its handlers still run 2 s after their timeout: then only a restart helps.
@@ -63,6 +63,7 @@ type status struct {
 	pausedUntil   time.Time           // in StatePaused; zero until the session has ended
 	waitingCopies map[*Delivery]error // why the copies of failed messages wait for the broker
 	forbidden     map[string]error    // by exchange: why the broker refuses messages
+	unanswered    error               // why the permissions are unknown; nil once they have been checked
 
 	limited atomic.Int64 // how many messages wait for the limiter
 }
@@ -138,16 +139,20 @@ func (s *status) clearWaitingCopy(d *Delivery) {
 	delete(s.waitingCopies, d)
 }
 
-// setForbidden records the exchanges for which the broker refuses messages, and returns the former ones.
-func (s *status) setForbidden(refusals map[string]error) (before map[string]error) {
+// setForbidden records the exchanges for which the broker refuses messages, and returns the former ones. The permissions are known after
+// the first call without unanswered.
+func (s *status) setForbidden(refusals map[string]error, unanswered error) (before map[string]error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if s.unanswered != nil {
+		s.unanswered = unanswered
+	}
 	before, s.forbidden = s.forbidden, refusals
 	return before
 }
 
-// copyErrors returns why copies wait or would be refused, sorted.
-func (s *status) copyErrors() []string {
+// copyErrors returns why copies wait or would be refused, or why that is unknown, sorted.
+func (s *status) copyErrors(blocked bool) []string {
 	texts := make([]string, 0, len(s.forbidden)+len(s.waitingCopies))
 	for _, err := range s.forbidden {
 		texts = append(texts, err.Error())
@@ -156,6 +161,9 @@ func (s *status) copyErrors() []string {
 		texts = append(texts, err.Error())
 	}
 	slices.Sort(texts)
+	if len(texts) == 0 && s.unanswered != nil && s.state == StateDelivering && !blocked {
+		return []string{s.unanswered.Error()}
+	}
 	return texts
 }
 
@@ -173,7 +181,7 @@ func (c *Consumer) Health() Health {
 	if current := c.contract.Load(); current != nil {
 		h.Queue = current.Queue
 	}
-	copyErrors := s.copyErrors()
+	copyErrors := s.copyErrors(blocked)
 	pausing := s.state == StatePaused
 	h.Ready = (s.state == StateDelivering || pausing && s.err == nil) && len(copyErrors) == 0
 	h.Paused = h.Paused || pausing
