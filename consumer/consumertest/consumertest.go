@@ -104,7 +104,8 @@ func (b *Broker) PublishTo(exchange, routingKey string, m consumer.Publishing) {
 	}
 }
 
-// Bind declares an exchange and a queue and binds them, for messages that a handler publishes.
+// Bind declares an exchange and a queue and binds them, for messages that a handler publishes. In the routing key, * and # work as in a
+// topic exchange. A queue can have several bindings, and several queues can have the same one.
 func (b *Broker) Bind(exchange, routingKey, queue string) { b.broker.Bind(exchange, routingKey, queue) }
 
 // Published is a message that a handler published.
@@ -113,7 +114,7 @@ type Published struct {
 	consumer.Publishing
 }
 
-// Published returns the messages that were published with a Conn of this broker and routed to a queue, in order.
+// Published returns the messages that were published with a Conn of this broker and that all their queues accepted, in order.
 func (b *Broker) Published() (published []Published) {
 	for _, p := range b.broker.Published(" publishes") {
 		published = append(published, Published{p.Exchange, p.RoutingKey, p.Publishing})

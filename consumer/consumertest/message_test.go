@@ -155,6 +155,68 @@ func TestAHandlerThatPublishes(t *testing.T) {
 	})
 }
 
+// Bindings work as those of a topic exchange.
+func TestBind(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		bind [][2]string // routing key and queue
+		key  string
+		want map[string]int // messages by queue; nil if no queue receives the message
+	}{
+		"another queue":                      {[][2]string{{"order.shipped", "mails"}, {"order.shipped", "audit"}}, "order.shipped", map[string]int{"mails": 1, "audit": 1}},
+		"the same binding twice":             {[][2]string{{"order.shipped", "mails"}, {"order.shipped", "mails"}}, "order.shipped", map[string]int{"mails": 1}},
+		"two bindings of a queue that match": {[][2]string{{"order.*", "mails"}, {"#", "mails"}}, "order.shipped", map[string]int{"mails": 1}},
+		"* is one word":                      {[][2]string{{"order.*.eu", "mails"}}, "order.shipped.eu", map[string]int{"mails": 1}},
+		"* is not two words":                 {[][2]string{{"order.*", "mails"}}, "order.shipped.eu", nil},
+		"* is not no word":                   {[][2]string{{"order.*", "mails"}}, "order", nil},
+		"# is two words":                     {[][2]string{{"order.#", "mails"}}, "order.shipped.eu", map[string]int{"mails": 1}},
+		"# is no word":                       {[][2]string{{"order.#", "mails"}}, "order", map[string]int{"mails": 1}},
+		"# in the middle":                    {[][2]string{{"order.#.eu", "mails"}}, "order.a.b.eu", map[string]int{"mails": 1}},
+		"# with another end":                 {[][2]string{{"order.#.eu", "mails"}}, "order.a.b.us", nil},
+		"another key":                        {[][2]string{{"order.shipped", "mails"}}, "order.placed", nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				b := consumertest.New(t, contract.Default("orders"), ship)
+				for _, binding := range test.bind {
+					b.Bind("shop", binding[0], binding[1])
+				}
+				err := b.Conn().Publish(t.Context(), "shop", test.key, consumer.Publishing{Body: []byte("a")})
+				if routed := err == nil; routed != (test.want != nil) {
+					t.Errorf("publish: %v", err)
+				}
+				for queue, count := range test.want {
+					if got := b.Messages(queue); len(got) != count {
+						t.Errorf("%d messages in %s, not %d", len(got), queue, count)
+					}
+				}
+				if routed := len(b.Published()); routed != min(1, len(test.want)) {
+					t.Errorf("published %d messages", routed)
+				}
+			})
+		})
+	}
+}
+
+// A full queue does not keep the message from other queues.
+func TestAQueueRefusesAMessageOfTwo(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b := consumertest.New(t, contract.Default("orders"), ship)
+		b.Bind("shop", "#", "mails")
+		b.Bind("shop", "#", "audit")
+		b.Refuse("mails", true)
+		err := b.Conn().Publish(t.Context(), "shop", "order.shipped", consumer.Publishing{})
+		if refused := new(consumer.RefusedError); !errors.As(err, &refused) {
+			t.Errorf("publish: %v", err)
+		}
+		if len(b.Messages("mails")) != 0 || len(b.Messages("audit")) != 1 {
+			t.Errorf("%d mails, %d in audit", len(b.Messages("mails")), len(b.Messages("audit")))
+		}
+	})
+}
+
 // Outside synctest.Test, the broker works in real time, for tests with a database or a web server.
 func TestRealTime(t *testing.T) {
 	t.Parallel()

@@ -18,7 +18,7 @@ import (
 type Broker struct {
 	mu          sync.Mutex
 	queues      map[string]*queue
-	bindings    map[contract.Route]string // to a queue
+	bindings    []binding
 	connections map[*connection]bool
 	blocked     bool
 	unblocked   chan struct{} // closed when the broker unblocks publishers
@@ -38,7 +38,7 @@ type publication struct {
 	connection string // name of the connection
 }
 
-// Published is a message that a client published and that was routed to a queue.
+// Published is a message that a client published and that all its queues accepted.
 type Published struct {
 	Exchange, RoutingKey string
 	amqp.Publishing
@@ -59,7 +59,7 @@ func (b *Broker) Published(connections string) (found []Published) {
 // New returns a broker with the topology of a contract.
 func New(c contract.Contract) *Broker {
 	b := &Broker{
-		queues: map[string]*queue{}, bindings: map[contract.Route]string{}, connections: map[*connection]bool{},
+		queues: map[string]*queue{}, connections: map[*connection]bool{},
 		refusing: map[string]bool{}, expiring: map[*time.Timer]bool{}, exchanges: map[string]bool{"": true}, forbidden: map[string]bool{},
 		silent: map[string]bool{},
 	}
@@ -102,27 +102,6 @@ func TierQueue(c contract.Contract, tier contract.Tier) string {
 		return tier.RoutingKey
 	}
 	return c.Queue + ".retry." + tier.Delay.String()
-}
-
-// Bind declares an exchange and a queue and binds them with a routing key.
-func (b *Broker) Bind(exchange, routingKey, queue string) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.declare(queue)
-	b.bind(contract.Route{Exchange: exchange, RoutingKey: routingKey}, queue)
-}
-
-func (b *Broker) bind(route contract.Route, queue string) {
-	b.exchanges[route.Exchange] = true
-	b.bindings[route] = queue
-}
-
-// DeleteExchange deletes an exchange and its bindings.
-func (b *Broker) DeleteExchange(name string) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	delete(b.exchanges, name)
-	maps.DeleteFunc(b.bindings, func(route contract.Route, _ string) bool { return route.Exchange == name })
 }
 
 // Forbid revokes the permission to write to an exchange, or grants it again.
@@ -203,12 +182,11 @@ func (b *Broker) Cut() {
 func (b *Broker) Publish(exchange, routingKey string, content amqp.Publishing) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	q := b.route(exchange, routingKey)
-	if q == nil {
-		return false
+	queues := b.route(exchange, routingKey)
+	for _, q := range queues {
+		b.enqueue(q, &message{content: content, exchange: exchange, routingKey: routingKey})
 	}
-	b.enqueue(q, &message{content: content, exchange: exchange, routingKey: routingKey})
-	return true
+	return len(queues) > 0
 }
 
 // Messages returns the messages that wait in a queue, in order of delivery.
@@ -256,11 +234,4 @@ func (b *Broker) Close() {
 	for timer := range b.expiring {
 		timer.Stop()
 	}
-}
-
-func (b *Broker) route(exchange, routingKey string) *queue {
-	if exchange == "" {
-		return b.queues[routingKey]
-	}
-	return b.queues[b.bindings[contract.Route{Exchange: exchange, RoutingKey: routingKey}]]
 }

@@ -211,23 +211,7 @@ func (ch *channel) Publish(exchange, key string, _ bool, content amqp.Publishing
 		return answer, nil
 	}
 	answer := &confirmation{done: make(chan struct{})}
-	take := func() {
-		q := b.route(exchange, key)
-		switch {
-		case q == nil:
-			ch.returns <- amqp.Return{
-				ReplyCode: amqp.NoRoute, ReplyText: "NO_ROUTE", Exchange: exchange, RoutingKey: key, Headers: content.Headers,
-			}
-			answer.answer(true)
-		case b.silent[q.name]:
-		case b.refusing[q.name]:
-			answer.answer(false)
-		default:
-			b.published = append(b.published, publication{Published{exchange, key, content}, ch.connection.name})
-			b.enqueue(q, &message{content: content, exchange: exchange, routingKey: key})
-			answer.answer(true)
-		}
-	}
+	take := func() { ch.take(exchange, key, content, answer) }
 	ch.waiting = append(ch.waiting, answer)
 	if b.blocked {
 		ch.unanswered = append(ch.unanswered, take)
@@ -236,6 +220,38 @@ func (ch *channel) Publish(exchange, key string, _ bool, content amqp.Publishing
 	}
 	ch.waiting = slices.DeleteFunc(ch.waiting, (*confirmation).isAnswered)
 	return answer, nil
+}
+
+// take gives a published message to its queues and confirms it. The broker refuses the message if one of the queues does, and does not
+// answer if one of the queues is silent. The other queues still get the message.
+func (ch *channel) take(exchange, key string, content amqp.Publishing, answer *confirmation) {
+	b := ch.broker
+	queues := b.route(exchange, key)
+	if len(queues) == 0 {
+		ch.returns <- amqp.Return{
+			ReplyCode: amqp.NoRoute, ReplyText: "NO_ROUTE", Exchange: exchange, RoutingKey: key, Headers: content.Headers,
+		}
+		answer.answer(true)
+		return
+	}
+	silent, refused := false, false
+	for _, q := range queues {
+		switch {
+		case b.silent[q.name]:
+			silent = true
+		case b.refusing[q.name]:
+			refused = true
+		default:
+			b.enqueue(q, &message{content: content, exchange: exchange, routingKey: key})
+		}
+	}
+	if silent {
+		return
+	}
+	if !refused {
+		b.published = append(b.published, publication{Published{exchange, key, content}, ch.connection.name})
+	}
+	answer.answer(!refused)
 }
 
 // sizeLimit is the highest number of bytes of a body, and why the channel of a larger message is closed.

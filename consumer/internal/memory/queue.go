@@ -68,12 +68,12 @@ func (b *Broker) deadLetter(q *queue, m *message, reason string, to *contract.Ro
 		return
 	}
 	next := b.route(to.Exchange, to.RoutingKey)
-	if next == nil {
+	if len(next) == 0 {
 		return
 	}
 	m.recordDeath(q.name, reason)
 	m.exchange, m.routingKey = to.Exchange, to.RoutingKey
-	b.enqueue(next, m)
+	b.enqueue(next[0], m) // the default exchange has no other one
 }
 
 // recordDeath adds a death to x-death. There is one entry for each queue and reason, the latest first.
