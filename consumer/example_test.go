@@ -2,6 +2,8 @@ package consumer_test
 
 import (
 	"context"
+	"crypto/tls"
+	"crypto/x509"
 	"database/sql"
 	"encoding/json"
 	"encoding/xml"
@@ -298,6 +300,35 @@ func (t table) Mark(ctx context.Context, key string) error {
 func ExampleDedupe() {
 	var db *sql.DB
 	_ = consumer.WithMiddleware(consumer.Dedupe(table{db}, consumer.ByMessageID))
+}
+
+// An order that was cancelled in the meantime needs no further attempt and no dead letter.
+func ExampleDiscard() {
+	errCancelled := errors.New("the order was cancelled")
+	err := consumer.Discard(errCancelled)
+	fmt.Println(errors.Is(err, errCancelled), consumer.Discard(nil))
+	// Output: true <nil>
+}
+
+// The error of a database may contain a value of the message. The copy gets only the type of the error.
+func ExampleWithFailureText() {
+	_ = consumer.WithFailureText(func(err error) string { return fmt.Sprintf("%T", err) })
+}
+
+// The broker has a certificate of a private authority.
+func ExampleWithTLS() {
+	connect := func() (*consumer.Conn, error) {
+		authority, err := os.ReadFile("/etc/rabbitmq/ca.crt")
+		if err != nil {
+			return nil, err
+		}
+		roots := x509.NewCertPool()
+		if !roots.AppendCertsFromPEM(authority) {
+			return nil, errors.New("ca.crt has no certificate")
+		}
+		return consumer.NewConn(consumer.URI("amqps://rabbit:5671/shop"), consumer.WithTLS(&tls.Config{RootCAs: roots})), nil
+	}
+	_ = connect
 }
 
 func ExampleURI() {

@@ -71,6 +71,30 @@ func ExampleNewBatch() {
 	_ = test
 }
 
+// The handler publishes an event to two queues. Because one of them is full, the order is handled again after 30 s.
+func ExampleNew() {
+	test := func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			var conn *consumer.Conn
+			b := consumertest.New(t, contract.Default("orders"), func(ctx context.Context, m *consumer.Message[order]) error {
+				return conn.Publish(ctx, "shop", "order.shipped", consumer.Publishing{Body: m.Raw.Body})
+			})
+			conn = b.Conn()
+			b.Bind("shop", "order.shipped", "mails")
+			b.Bind("shop", "order.#", "audit")
+			b.Refuse("mails", true)
+			b.Publish(consumer.Publishing{Body: []byte(`{"amount": 7}`)})
+			b.Wait(time.Second)
+			b.Refuse("mails", false)
+			b.Wait(time.Minute)
+			if published := b.Published(); len(published) != 1 || published[0].RoutingKey != "order.shipped" {
+				t.Errorf("published: %v", published)
+			}
+		})
+	}
+	_ = test
+}
+
 func TestShip(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
