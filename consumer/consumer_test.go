@@ -461,7 +461,9 @@ func TestARefusedCopyIsPublishedAgain(t *testing.T) {
 func TestAMessageIsRejectedIfParkingIsRefused(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		b := run(t, contract.Default("orders"), func(context.Context, *consumer.Message[string]) error { return consumer.Permanent(io.EOF) })
+		var actions []contract.Action
+		b := run(t, contract.Default("orders"), func(context.Context, *consumer.Message[string]) error { return consumer.Permanent(io.EOF) },
+			consumer.WithObserver(consumer.Observer{Settled: func(end consumer.Settlement) { actions = append(actions, end.Action) }}))
 		synctest.Wait()
 		b.Refuse("orders.dlq", true)
 		b.send(t, "a")
@@ -469,6 +471,7 @@ func TestAMessageIsRejectedIfParkingIsRefused(t *testing.T) {
 		equal(t, "dead letters", 0, len(b.dead()))
 		pass(20 * time.Second)
 		equal(t, "dead letters", []string{"a <nil> <nil>"}, b.dead()) // rejected: the broker dead-lettered it
+		equal(t, "actions", []contract.Action{{Verb: contract.VerbReject, Kind: contract.KindPermanent, GivenUp: true}}, actions)
 		equal(t, "ready, as no message waits", true, b.consumer.Health().Ready)
 		equal(t, "Run", nil, b.end())
 	})

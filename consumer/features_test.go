@@ -12,6 +12,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -39,6 +40,11 @@ func TestMux(t *testing.T) {
 			got = append(got, "note "+m.Body)
 			return nil
 		})
+		number := func(d *consumer.Delivery) (int, error) { return strconv.Atoi(string(d.Raw.Body)) }
+		consumer.AddHandler(mux, "number", consumer.Decode(number, func(_ context.Context, m *consumer.Message[int]) error {
+			got = append(got, fmt.Sprint("number ", m.Body))
+			return nil
+		}))
 		b := memory.New(contract.Default("orders"))
 		made, err := consumer.New(consumer.NewConn(nil, withTransport(b)), contract.Default("orders"), mux.Handle, quiet(), consumer.WithConcurrency(1))
 		if err != nil {
@@ -49,16 +55,17 @@ func TestMux(t *testing.T) {
 		go func() { ended <- made.Run(ctx) }()
 		for _, m := range []amqp.Publishing{
 			{Type: "placed", Body: []byte(`{"Number": 7}`)}, {Type: "note", Body: []byte("hello")}, {Type: "placed", Body: []byte(`{`)}, {Type: "other"},
+			{Type: "number", Body: []byte("0x7")}, {Type: "number", Body: []byte("7")},
 		} {
 			b.Publish("", "orders", m)
 		}
 		pass(time.Second)
-		equal(t, "handled", []string{"placed 7", "note hello"}, got)
+		equal(t, "handled", []string{"placed 7", "note hello", "number 7"}, got)
 		kinds := map[any]int{}
 		for _, dead := range b.Messages("orders.dlq") {
 			kinds[dead.Headers["x-failure-kind"]]++
 		}
-		equal(t, "dead letters", map[any]int{"undecodable": 1, "permanent": 1}, kinds)
+		equal(t, "dead letters", map[any]int{"undecodable": 2, "permanent": 1}, kinds)
 		cancel()
 		equal(t, "Run", nil, <-ended)
 	})
