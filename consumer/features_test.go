@@ -54,8 +54,12 @@ func TestMux(t *testing.T) {
 		ended := make(chan error, 1)
 		go func() { ended <- made.Run(ctx) }()
 		for _, m := range []amqp.Publishing{
-			{Type: "placed", Body: []byte(`{"Number": 7}`)}, {Type: "note", Body: []byte("hello")}, {Type: "placed", Body: []byte(`{`)}, {Type: "other"},
-			{Type: "number", Body: []byte("0x7")}, {Type: "number", Body: []byte("7")},
+			{Type: "placed", Body: []byte(`{"Number": 7}`)},
+			{Type: "note", Body: []byte("hello")},
+			{Type: "placed", Body: []byte(`{`)},
+			{Type: "other"},
+			{Type: "number", Body: []byte("0x7")},
+			{Type: "number", Body: []byte("7")},
 		} {
 			b.Publish("", "orders", m)
 		}
