@@ -44,7 +44,8 @@ func (q query) maxMessages(shared bool) int {
 	return q.depth
 }
 
-// The parameters of messages, of an export and of a summary. The API server may add anyParameters to every request.
+// The parameters of messages, of an export and of a summary. A summary has no selector: the right to counts is enough for it, and an
+// expression could disclose the content of messages. The API server may add anyParameters to every request.
 var (
 	messageParameters = append([]string{"position", "limit", "bodyLimit", "distinct"}, parameters.Names...)
 	summaryParameters = []string{"depth", "groupBy"}

@@ -123,21 +123,14 @@ func (c *jobCommand) sayCount(counted jobs.Job, consumerQueue string) error {
 		printf(c.ErrOut, "Not all messages were counted: %s.\n", counted.Counts(decimal))
 	}
 	if failed := counted.Skipped["NotEvaluated"]; failed > 0 {
-		printf(c.ErrOut, "The expression of --expression failed on %s, which stay in the queue. To see the error: "+
-			"`kubectl warren dlq peek %s` with the same --expression.\n", text.Count(failed, "message"), consumerQueue)
+		printf(c.ErrOut, "The expression of --expression failed on %s, which stay in the queue.\n", text.Count(failed, "message"))
 	}
 	return nil
 }
 
 // endCount ends a command that only counts, or for which no message matches. It prints the dry run, which is already deleted.
 func (c *jobCommand) endCount(counted jobs.Job) error {
-	if err := c.print(counted.Object); err != nil {
-		return err
-	}
-	if counted.Outcome == jobs.Incomplete {
-		return &exit{code: exitIncomplete}
-	}
-	return nil
+	return errors.Join(c.print(counted.Object), whyIncomplete(counted))
 }
 
 // ask prints a question, and returns the trimmed answer; empty if the command is stopped.
@@ -158,7 +151,7 @@ func (c *jobCommand) ask(ctx context.Context, question string) string {
 }
 
 // carryOut creates a job and follows it.
-func (c *jobCommand) carryOut(ctx context.Context, kube session, object client.Object) error {
+func (c *jobCommand) carryOut(ctx context.Context, kube session, counted jobs.Job, object client.Object) error {
 	if err := kube.Create(ctx, object); err != nil {
 		return err
 	}
@@ -171,7 +164,18 @@ func (c *jobCommand) carryOut(ctx context.Context, kube session, object client.O
 	if last != nil {
 		object = last.Object
 	}
+	if ends == nil {
+		ends = whyIncomplete(counted)
+	}
 	return errors.Join(c.print(object), ends)
+}
+
+// whyIncomplete returns an error if a count may not have seen all messages.
+func whyIncomplete(counted jobs.Job) error {
+	if counted.Outcome == jobs.Incomplete {
+		return &exit{code: exitIncomplete}
+	}
+	return nil
 }
 
 // print prints a job in the format of -o. It prints nothing for a table, because sentences have described the outcome.

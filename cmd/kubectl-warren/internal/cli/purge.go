@@ -113,7 +113,7 @@ func (p *purgeCommand) run(ctx context.Context, name string) error {
 		}
 	}
 	spec.TTLSecondsAfterFinished = new(jobs.KeepSeconds)
-	return p.carryOut(ctx, kube, newJob(kube.namespace))
+	return p.carryOut(ctx, kube, *counted, newJob(kube.namespace))
 }
 
 // asExpected returns an error if more messages match than the user expects. Zero expects any number.

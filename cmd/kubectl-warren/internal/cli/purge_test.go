@@ -2,6 +2,7 @@ package cli
 
 import (
 	"bytes"
+	"io"
 	"errors"
 	"net/url"
 	"strings"
@@ -170,6 +171,9 @@ func TestAnIncompleteCount(t *testing.T) {
 		}
 		if errOut.String() != test.errOut {
 			t.Errorf("%s: %q, want %q", name, errOut, test.errOut)
+		}
+		if code := codeOf(whyIncomplete(jobs.Of(counted)), io.Discard); code != exitIncomplete {
+			t.Errorf("%s: exit code %d of a job that moves or deletes what was counted", name, code)
 		}
 	}
 }

@@ -79,7 +79,7 @@ func (r *redriveCommand) run(ctx context.Context, name string) error {
 		return err
 	}
 	spec.TTLSecondsAfterFinished = new(jobs.KeepSeconds)
-	return r.carryOut(ctx, kube, newJob(kube.namespace))
+	return r.carryOut(ctx, kube, *counted, newJob(kube.namespace))
 }
 
 // question prints the count of a dry run, and returns the question; empty if there is nothing to confirm. It sets the count as the
