@@ -94,7 +94,7 @@ var _ = Describe("A BrokerConnection", func() {
 	})
 
 	// In the end the user has just the tags and permissions of the example in docs/broker-connection.md: `orders`, bound to `shop`. They
-	// are enough to delete the queues, too.
+	// are enough to delete the queues, too, but not to recreate them.
 	It("whose user may not declare names the missing permission and still compares existing objects", Extended, func() {
 		w := newBareWorld(newest)
 		user := newest.NewUser(GinkgoTB(), "management", "policymaker")
@@ -110,6 +110,12 @@ var _ = Describe("A BrokerConnection", func() {
 		w.Eventually("orders", Condition("Ready", metav1.ConditionFalse, "PermissionDenied"), Message(ContainSubstring("amq.default")))
 		w.VHost.Grant(user, `^(orders($|\.)|warren-link-)`, `^(orders($|\.)|amq\.default$)`, `^(orders($|\.)|shop$)`)
 		w.Ready("orders")
+
+		w.Queue("orders", `{bindings: [{exchange: {name: shop}, routingKeys: [order.placed]}], queue: {messageTTL: 1h}, recreatePolicy: WhenEmpty}`)
+		w.Eventually("orders", Condition("RecreationRequired", metav1.ConditionTrue, "RecreationBlocked"),
+			Condition("Ready", metav1.ConditionFalse, "RecreationBlocked"), Message(ContainSubstring("may not configure")))
+		w.EventuallyReasons("orders", Not(ContainElement("RecreationStarted")))
+
 		w.Delete("orders")
 		Eventually(func() bool { return w.Exists("orders") }).Should(BeFalse())
 		Expect(w.queues()).To(BeEmpty())

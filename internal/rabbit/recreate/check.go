@@ -61,7 +61,10 @@ func (r *Recreator) Check(ctx context.Context, rec Recreation) error {
 			return err
 		}
 	}
-	return r.checkDeadLetters(ctx, rec, info, policies)
+	if err := r.checkDeadLetters(ctx, rec, info, policies); err != nil {
+		return err
+	}
+	return r.checkPermissions(ctx, rec)
 }
 
 // checkQueue refuses queues that cannot be recreated. A nil info means that the queue does not exist: the recreation declares it.

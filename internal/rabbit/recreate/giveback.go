@@ -53,6 +53,9 @@ func (r *Recreator) GiveBack(ctx context.Context, rec Recreation, report func(Pr
 		}
 	}
 	progress, err := r.giveBack(ctx, rec, report)
+	if errors.Is(err, brokererr.ErrAccessRefused) {
+		err = r.endWithoutRights(ctx, rec, err)
+	}
 	if err != nil || cleared == nil || rec.StatusLost {
 		return progress, err
 	}

@@ -989,6 +989,7 @@ func TestRecreationIsRefused(t *testing.T) {
 		arguments vhost.Arguments // of the queue that stands
 		setup     func(*brokers.VHost)
 		change    func(*recreate.Recreation)
+		rights    []string        // to configure, write and read; all if there are none
 		reason    recreate.Reason // none if the recreation may begin
 		says      string
 	}{
@@ -1050,6 +1051,30 @@ func TestRecreationIsRefused(t *testing.T) {
 			},
 			says: "may still be deleting",
 		},
+		"a user without rights on the names of Warren": {
+			rights: withoutNames, reason: recreate.MissingPermission, says: `configure some of the names that match ^warren-(hold|backlog|back|probe)-`,
+		},
+		"a user that may not write one of them": {
+			rights: []string{".*", `^(orders|amq\.default|warren-(hold|backlog|probe)-)`, ".*"},
+			reason: recreate.MissingPermission, says: "may not write or read",
+		},
+		"a user that may not read one of them": {
+			rights: []string{".*", ".*", "^(orders|amq|warren-(hold|back|probe)-)"}, reason: recreate.MissingPermission, says: "may not write or read",
+		},
+		"a user with the rights that the documentation names": {
+			rights: []string{
+				`^(orders($|\.)|warren-(link|hold|backlog|back|probe)-)`, `^(orders($|\.)|amq\.default$|warren-(hold|backlog|back|probe)-)`,
+				`^(orders($|\.)|shop$|warren-(hold|backlog|back|probe)-)`,
+			},
+		},
+		"a user with rights on the only name of a tier's recreation": {
+			setup: func(vh *brokers.VHost) {
+				vh.DeleteQueue("orders")
+				vh.DeclareQueue("orders", rabbittest.Quorum(nil))
+			},
+			change: func(rec *recreate.Recreation) { rec.WithoutHold = true },
+			rights: []string{"^(orders|warren-probe-)", "^(orders|amq|warren-probe-)", "^(orders|warren-probe-)"},
+		},
 	}
 	for name, test := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -1062,7 +1087,11 @@ func TestRecreationIsRefused(t *testing.T) {
 				if test.change != nil {
 					test.change(&rec)
 				}
-				connection := rabbittest.Connected(t, rabbittest.ConfigOf(vh), nil)
+				config := rabbittest.ConfigOf(vh)
+				if test.rights != nil {
+					config = limitedConfig(t, vh, test.rights)
+				}
+				connection := rabbittest.Connected(t, config, nil)
 				before := vh.Definitions()
 				err := connection.Recreator(connection.Health().Cluster.Key()).Check(t.Context(), rec)
 				isRefused := err != nil && test.says != "" && strings.Contains(err.Error(), test.says)

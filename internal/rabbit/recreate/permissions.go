@@ -1,0 +1,60 @@
+package recreate
+
+import (
+	"context"
+	"errors"
+
+	"github.com/warren-mq/warren/internal/rabbit/brokererr"
+	"github.com/warren-mq/warren/internal/rabbit/change"
+	"github.com/warren-mq/warren/internal/rabbit/management"
+	"github.com/warren-mq/warren/internal/topology"
+)
+
+// ownNames matches the names of all objects that a recreation declares.
+const ownNames = "^warren-(hold|backlog|back|probe)-"
+
+// checkPermissions refuses a recreation whose user may not configure, write or read the names of its objects. RabbitMQ checks permissions
+// before it looks for an object, so checkPermissions removes what cannot exist: exchanges with the names of the objects, and bindings
+// from each name to itself. A manager that no longer leads may do that while another one recreates the queue. RabbitMQ
+// then retains the exchanges that have bindings.
+func (r *Recreator) checkPermissions(ctx context.Context, rec Recreation) error {
+	names := []string{rec.probe()}
+	if !rec.WithoutHold {
+		names = append(names, rec.Hold(), rec.Backlog(), rec.BacklogExchange(), rec.BackExchange())
+	}
+	bindings := make([]topology.Binding, len(names))
+	for i, name := range names {
+		bindings[i] = topology.Binding{Source: name, Destination: name}
+	}
+	err := r.changer.Remove(ctx, r.Cluster, change.Removal{Exchanges: names})
+	if errors.Is(err, brokererr.ErrAccessRefused) {
+		return r.lacks("configure")
+	}
+	if err == nil {
+		err = r.changer.Remove(ctx, r.Cluster, change.Removal{Bindings: bindings})
+	}
+	if errors.Is(err, brokererr.ErrAccessRefused) {
+		return r.lacks("write or read")
+	}
+	return reasoned(err)
+}
+
+func (r *Recreator) lacks(permission string) error {
+	return refuse(MissingPermission, "user %q may not %s some of the names that match %s. To recreate a queue, it must be allowed to "+
+		"configure, write and read all of them", r.Username, permission, ownNames)
+}
+
+// endWithoutRights returns nil if a recreation whose user lacks a permission can end: it has no hold and no backlog, usually because it
+// could not declare them. The management API shows that without permissions on their names. Otherwise it returns the given refusal.
+func (r *Recreator) endWithoutRights(ctx context.Context, rec Recreation, refusal error) error {
+	for _, queue := range []string{rec.Hold(), rec.Backlog()} {
+		info, err := r.api.QueueInfo(ctx, queue, management.WithoutStatistics)
+		if err != nil {
+			return reasoned(err)
+		}
+		if info != nil {
+			return refusal
+		}
+	}
+	return r.bindIfUnbound(ctx, rec)
+}
