@@ -243,7 +243,7 @@ func TestAQueueThatWaitsToBeRecreatedIsReady(t *testing.T) {
 	for name, test := range map[string]struct {
 		spec              string
 		seen              recreate.QueueSeen
-		check             error
+		check, lossy      error
 		ready, required   string
 		annotation, value string
 	}{
@@ -260,6 +260,18 @@ func TestAQueueThatWaitsToBeRecreatedIsReady(t *testing.T) {
 			spec: whenEmpty, check: &recreate.Error{Reason: recreate.MissingPermission, Message: "no policymaker"},
 			ready: "False RecreationBlocked", required: "True RecreationBlocked",
 		},
+		"WhenEmpty, a message that could be lost if it was moved": {
+			spec: whenEmpty, seen: recreate.QueueSeen{Ready: 1}, lossy: &recreate.Error{Reason: recreate.LossyDeadLetters},
+			ready: "True RecreationPending", required: "True WaitingUntilEmpty",
+		},
+		"WhenEmpty, a retry that is pending": {
+			spec: whenEmpty, check: &recreate.Error{Reason: recreate.MessagesPending, Message: "a delay tier has a message"},
+			ready: "True RecreationPending", required: "True RecreationPending",
+		},
+		"Migrate, a message that could be lost": {
+			spec: automatic, seen: recreate.QueueSeen{Ready: 1}, lossy: &recreate.Error{Reason: recreate.LossyDeadLetters},
+			ready: "False RecreationBlocked", required: "True RecreationBlocked",
+		},
 		"Migrate without an approval": {spec: migrate, ready: "False ApprovalNeeded", required: "True ApprovalNeeded"},
 		"Migrate with an approval of something else": {
 			spec: migrate, annotation: v1alpha1.ApproveRecreationAnnotation, value: "sha256:other",
@@ -271,7 +283,7 @@ func TestAQueueThatWaitsToBeRecreatedIsReady(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			w := newRecreationWorld(t, `{`+bound+`}`)
-			w.engine.seen = test.seen
+			w.engine.seen, w.engine.lossy = test.seen, test.lossy
 			w.engine.during[v1alpha1.RecreationWaiting] = func(context.Context) error { return test.check }
 			if test.annotation != "" {
 				w.annotate(test.annotation, test.value)

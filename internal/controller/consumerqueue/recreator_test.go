@@ -26,6 +26,7 @@ type memoryRecreator struct {
 	listed, following int
 	calls             []string
 	checks            int                 // calls of Check
+	lossy             error               // of Check, if messages are moved
 	hold              map[string][]string // IDs of recreations by queue, for Find
 	holdBindings      []vhost.Binding
 	fenced            bool
@@ -83,8 +84,11 @@ func (m *memoryRecreator) Check(ctx context.Context, r recreate.Recreation) erro
 	}
 	m.mu.Lock()
 	m.checks++
-	check := m.during[v1alpha1.RecreationWaiting]
+	check, lossy := m.during[v1alpha1.RecreationWaiting], m.lossy
 	m.mu.Unlock()
+	if r.Moves && lossy != nil {
+		return lossy
+	}
 	if check == nil {
 		return nil
 	}

@@ -215,7 +215,8 @@ func (r *Recreator) checkPolicy(policy vhost.Policy, queue, prefix string) error
 }
 
 // checkDeadLetters refuses a recreation that may lose dead letters. The fence refuses dead letters, and a queue that dead-letters
-// at most once drops a refused one.
+// at most once drops a refused one. A recreation that moves no messages waits until the delay tiers have none, too. Its phase Emptying
+// checks messages that arrive later; see checkMovable.
 func (r *Recreator) checkDeadLetters(ctx context.Context, rec Recreation, info *management.QueueInfo, policies []vhost.Policy) error {
 	name := rec.Queue.Name
 	observed, _ := r.observer.Observe(vhost.Selection{Queues: []string{name}, IncludeDeadLetterSources: true})
@@ -225,15 +226,18 @@ func (r *Recreator) checkDeadLetters(ctx context.Context, rec Recreation, info *
 			continue
 		}
 		now, err := r.countReliably(ctx, source.Queue)
-		if err != nil {
+		switch {
+		case err != nil:
 			return err
-		}
-		if now.Ready > 0 || now.Consumers > 0 {
+		case now.Ready > 0 && now.Consumers == 0 && !rec.Moves && slices.Contains(rec.Tiers, source.Queue):
+			return refuse(MessagesPending, "queue %q is recreated when the %d messages of delay tier %q have returned to it, because this "+
+				"tier dead-letters at most once", name, now.Ready, source.Queue)
+		case now.Ready > 0 || now.Consumers > 0:
 			return refuse(LossyDeadLetters, "queue %q dead-letters at most once to %q and is in use: its dead letters could be lost",
 				source.Queue, name)
 		}
 	}
-	if info == nil {
+	if info == nil || !rec.Moves {
 		return nil
 	}
 	now, err := r.countReliably(ctx, name)

@@ -26,6 +26,8 @@ type Recreation struct {
 	Tiers []string
 	// WithoutHold: the queue may have no bindings, and the recreation has no hold. This is for delay tiers.
 	WithoutHold bool
+	// Moves: the ready messages of the queue are moved. Otherwise the recreation begins only when the queue has none.
+	Moves bool
 	// Emptied: Empty has returned without an error once. Messages that arrive after that came past the bindings.
 	Emptied bool
 	// AcceptsPast: Swap continues if messages came past the bindings. Otherwise it fails with PublishersPastBindings.

@@ -984,7 +984,15 @@ func isFenced(vh *brokers.VHost) bool {
 
 // What speaks against a recreation is known before anything is changed.
 func TestRecreationIsRefused(t *testing.T) {
-	atMostOnce := rabbittest.Quorum(vhost.Arguments{vhost.ArgDeadLetterExchange: "", vhost.ArgDeadLetterRoutingKey: "orders"})
+	pendingRetry := func(vh *brokers.VHost) {
+		atMostOnce := vhost.Arguments{vhost.ArgDeadLetterExchange: "", vhost.ArgDeadLetterRoutingKey: "orders"}
+		vh.DeclareQueue("source", rabbittest.Quorum(atMostOnce))
+		vh.Publish("", "source", "1")
+	}
+	deadLetterAtMostOnce := vhost.Arguments{vhost.ArgDeadLetterExchange: "", vhost.ArgDeadLetterRoutingKey: "dlq"}
+	fewDeliveries := vhost.Arguments{vhost.ArgDeliveryLimit: int64(3)}
+	oneReady := func(vh *brokers.VHost) { vh.Publish("direct", "orders", "1") }
+	moves := func(rec *recreate.Recreation) { rec.Moves = true }
 	cases := map[string]struct {
 		arguments vhost.Arguments // of the queue that stands
 		setup     func(*brokers.VHost)
@@ -1028,17 +1036,24 @@ func TestRecreationIsRefused(t *testing.T) {
 			change: func(rec *recreate.Recreation) { rec.WithoutHold = true }, reason: recreate.BoundQueue, says: `bound to exchange "direct"`,
 		},
 		"a queue that dead-letters to it at most once": {
-			setup: func(vh *brokers.VHost) {
-				vh.DeclareQueue("source", atMostOnce)
-				vh.Publish("", "source", "1")
-			},
+			setup: pendingRetry, reason: recreate.LossyDeadLetters, says: `queue "source" dead-letters at most once to "orders"`,
+		},
+		"a delay tier that dead-letters to it at most once, and its queue waits until it is empty": {
+			setup: pendingRetry, change: func(rec *recreate.Recreation) { rec.Tiers = []string{"source"} },
+			reason: recreate.MessagesPending, says: `the 1 messages of delay tier "source"`,
+		},
+		"a delay tier that dead-letters to it at most once, and its messages are moved": {
+			setup: pendingRetry, change: func(rec *recreate.Recreation) { rec.Tiers, rec.Moves = []string{"source"}, true },
 			reason: recreate.LossyDeadLetters, says: `queue "source" dead-letters at most once to "orders"`,
 		},
 		"dead letters of its own at most once": {
-			arguments: vhost.Arguments{vhost.ArgDeadLetterExchange: "", vhost.ArgDeadLetterRoutingKey: "dlq"},
-			setup:     func(vh *brokers.VHost) { vh.Publish("direct", "orders", "1") },
-			reason:    recreate.LossyDeadLetters, says: "its 1 messages are moved",
+			arguments: deadLetterAtMostOnce, setup: oneReady, change: moves, reason: recreate.LossyDeadLetters, says: "its 1 messages are moved",
 		},
+		"dead letters of its own at most once, and it waits until it is empty": {arguments: deadLetterAtMostOnce, setup: oneReady},
+		"few deliveries": {
+			arguments: fewDeliveries, setup: oneReady, change: moves, reason: recreate.LossyDeliveries, says: "delivered 4 times",
+		},
+		"few deliveries, and it waits until it is empty": {arguments: fewDeliveries, setup: oneReady},
 		"a fence of a recreation whose status was lost": { // the consumer may be the channel that deletes the queue
 			setup: func(vh *brokers.VHost) {
 				name := fence.Name{Owner: rabbittest.ConfigOf(vh).Owner, Begun: time.Now(), Recreation: true}.String("orders")

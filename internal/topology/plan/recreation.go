@@ -222,10 +222,16 @@ func (r Recreation) Permit(m Moment) Verdict {
 	return Verdict{Begins: true}
 }
 
+// MovesMessages reports whether a recreation moves the ready messages of a queue with this role. Otherwise it begins only when the queue
+// has none.
+func MovesMessages(settings topology.Recreation, role v1alpha1.Role) bool {
+	return settings.Policy == v1alpha1.RecreatePolicyMigrate && role == v1alpha1.RoleMain
+}
+
 // Decide decides whether a permitted recreation begins now.
 func (r Recreation) Decide(m Moment) Verdict {
 	limit := int64(0)
-	if m.Settings.Policy == v1alpha1.RecreatePolicyMigrate && r.Queue.Role == v1alpha1.RoleMain {
+	if MovesMessages(m.Settings, r.Queue.Role) {
 		limit = m.Settings.MaxReady
 	}
 	switch {

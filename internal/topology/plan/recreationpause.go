@@ -64,7 +64,7 @@ func (r Recreation) PauseConsumers(m Moment, consumers ConsumerCounts, configMap
 
 // MayPauseConsumers reports whether a recreation of this kind may pause the consumers of the queue.
 func (r Recreation) MayPauseConsumers(m Moment) bool {
-	return m.Settings.Policy == v1alpha1.RecreatePolicyMigrate && r.Queue.Role == v1alpha1.RoleMain
+	return MovesMessages(m.Settings, r.Queue.Role)
 }
 
 // Paused returns the status of a recreation whose consumers are asked to pause. Consumers limit each pause by its id, so every new pause

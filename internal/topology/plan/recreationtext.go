@@ -22,7 +22,7 @@ func (r Recreation) Consequences(settings topology.Recreation, messages int64, t
 	if r.Refusal != "" {
 		return []Consequence{{"refused", r.Refusal}}
 	}
-	moves := settings.Policy == v1alpha1.RecreatePolicyMigrate && r.Queue.Role == v1alpha1.RoleMain
+	moves := MovesMessages(settings, r.Queue.Role)
 	all := []Consequence{
 		{"messages", r.ofMessages(moves, settings, messages)},
 		{"consumers", consumersFirst(moves)},
