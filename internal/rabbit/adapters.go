@@ -108,5 +108,5 @@ func (b recreationBroker) Version() string { return b.Health.Read().Version }
 func (b recreationBroker) MayWritePolicies() bool { return b.Health.Read().Capabilities.Policies }
 
 func (b recreationBroker) IsTaken(queue string) bool {
-	return b.deleter.IsDeleting(queue) || b.IsConsuming(queue)
+	return b.deleter.IsDeleting(queue) || b.IsMoving(queue)
 }

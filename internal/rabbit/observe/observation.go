@@ -20,12 +20,14 @@ import (
 // once. Each connection matches AMQP with the management API and surveys other instances itself.
 
 // Observations holds one observation for each vhost and set of rights, as long as a connection uses it. It also records which queues Warren
-// itself consumes.
+// itself consumes, and to which queues it moves messages.
 type Observations struct {
 	mu     sync.Mutex
 	shared map[observationKey]*observation
 
 	own ownConsumers
+	// filled records the destinations of moves.
+	filled ownConsumers
 	// Standing are the fences of the deletions of all connections.
 	Standing safedelete.Standing
 }

@@ -49,7 +49,7 @@ func (o *ownConsumers) change(at clusterQueue, by int) {
 	o.of[at] = ownConsumer{o.of[at].now + by, now}
 }
 
-// includes reports whether Warren consumes a queue now.
+// includes reports whether a browse or a move of a queue runs.
 func (o *ownConsumers) includes(at clusterQueue) bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -74,7 +74,13 @@ func (o *Observer) BeginConsuming(cluster, queue string) (end func()) {
 	return o.Observations.own.begin(clusterQueue{vhost.ClusterOf(cluster), o.VHost, queue})
 }
 
-// IsConsuming reports whether Warren consumes a queue now, through any connection of the process.
-func (o *Observer) IsConsuming(queue string) bool {
-	return o.Observations.own.includes(clusterQueue{vhost.ClusterOf(o.Health.Read().Cluster.Key()), o.VHost, queue})
+// BeginFilling records that Warren moves messages to a queue on the cluster with this key until the returned function is called.
+func (o *Observer) BeginFilling(cluster, queue string) (end func()) {
+	return o.Observations.filled.begin(clusterQueue{vhost.ClusterOf(cluster), o.VHost, queue})
+}
+
+// IsMoving reports whether Warren consumes a queue, or moves messages to it, now and through any connection of the process.
+func (o *Observer) IsMoving(queue string) bool {
+	at := clusterQueue{vhost.ClusterOf(o.Health.Read().Cluster.Key()), o.VHost, queue}
+	return o.Observations.own.includes(at) || o.Observations.filled.includes(at)
 }

@@ -24,7 +24,7 @@ func (r *Recreator) Check(ctx context.Context, rec Recreation) error {
 	case !r.observer.MayWritePolicies():
 		return refuse(MissingPermission, "user %q lacks the tag policymaker, which Warren needs to show that a queue is empty", r.Username)
 	case r.observer.IsTaken(name):
-		return refuse(QueueBusy, "a deletion, a Redrive, a Purge or a browse works on queue %q", name)
+		return refuse(QueueBusy, "a deletion, a Redrive, a Purge or a browse works on queue %q, or a Redrive moves messages to it", name)
 	}
 	if err := r.observer.CheckUnshared(ctx); err != nil {
 		return reasoned(err)

@@ -31,7 +31,7 @@ const (
 	InterferingPolicy Reason = "InterferingPolicy"
 	// SharedVHost: another instance works on the vhost.
 	SharedVHost Reason = "SharedVHost"
-	// QueueBusy: a deletion, a Redrive, a Purge or a browse of Warren works on the queue.
+	// QueueBusy: a deletion, a Redrive, a Purge or a browse of Warren works on the queue, or a Redrive moves messages to it.
 	QueueBusy Reason = "QueueBusy"
 	// QueueUnavailable: the queue has no leader or no majority, or the broker has an alarm.
 	QueueUnavailable Reason = "QueueUnavailable"

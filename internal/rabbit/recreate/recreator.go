@@ -28,7 +28,7 @@ type Observer interface {
 	Version() string
 	// MayWritePolicies reports whether the user has a tag that permits writing policies.
 	MayWritePolicies() bool
-	// IsTaken reports whether Warren deletes the queue or takes messages out of it.
+	// IsTaken reports whether Warren deletes the queue, takes messages out of it, or moves messages to it.
 	IsTaken(queue string) bool
 	// CheckUnshared fails if another instance works on the vhost.
 	CheckUnshared(ctx context.Context) error
