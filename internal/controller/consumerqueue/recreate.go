@@ -215,7 +215,7 @@ func (v *vhostScope) continueRecreation(ctx context.Context) (over bool, err err
 		if reason, _ := backOutReason(v.cq, v.desired, v.connection, status); reason != "" && status.Phase == v1alpha1.RecreationEmptying {
 			v.recreations.stop(key)
 		}
-		status.Remaining = int64(task.progress.Remaining)
+		status.Moved, status.Remaining = task.movedBefore+int64(task.progress.Moved), int64(task.progress.Remaining)
 		v.showRecreation(status, task.detail())
 		v.requeueWithin(progressInterval)
 		return false, nil
@@ -275,7 +275,7 @@ func (v *vhostScope) advance(ctx context.Context, status v1alpha1.RecreationStat
 		status.DeleteSent = result.swapped.DeleteSent
 	}
 	next, over := plan.NextStep(status, v.endOfPhase(status, result, now))
-	next.Moved += int64(result.moved())
+	next.Moved = task.movedBefore + int64(result.moved()) // the status may already have the progress
 	next.PastBindings += int64(result.past())
 	next.Remaining = int64(result.progress.Remaining)
 	if next.Phase == v1alpha1.RecreationSwapping && next.EmptiedTime == nil {

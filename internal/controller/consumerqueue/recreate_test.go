@@ -237,6 +237,36 @@ func TestTheStatusIsWrittenBeforeEachPhase(t *testing.T) {
 	}, found)
 }
 
+// A failed run of a phase counts too, and its progress is shown while it runs.
+func TestTheStatusShowsHowManyMessagesAreMoved(t *testing.T) {
+	t.Parallel()
+	w := newRecreationWorld(t, automatic, func(w *recreationWorld) { w.engine.seen.Ready = 12 })
+	w.wantTTL(automatic)
+	reported, goOn := make(chan struct{}, 1), make(chan error)
+	w.engine.during[v1alpha1.RecreationEmptying] = func(context.Context) error {
+		reported <- struct{}{}
+		return <-goOn
+	}
+	mustShow := func(when string, moved, remaining int64) {
+		t.Helper()
+		<-reported
+		w.once()
+		status := w.get().Status.Recreation
+		topologytest.Equal(t, "moved "+when, moved, status.Moved)
+		topologytest.Equal(t, "remaining "+when, remaining, status.Remaining)
+	}
+	w.reach(v1alpha1.RecreationEmptying)
+	mustShow("in the first run", 5, 7)
+	goOn <- brokererr.ErrTimeout // after 12 messages
+	w.settle()
+	w.age(lastWorkRetry)
+	w.once()
+	mustShow("in the second run", 17, 7)
+	goOn <- nil
+	w.settle()
+	topologytest.Equal(t, "TTL", any(int64(300_000)), w.ttl())
+}
+
 // The old queue works, so Flux and Argo CD have nothing to wait for.
 func TestAQueueThatWaitsToBeRecreatedIsReady(t *testing.T) {
 	t.Parallel()

@@ -47,6 +47,8 @@ type recreationTask struct {
 	runs     int64
 	cancel   context.CancelFunc
 	progress recreate.Progress
+	// movedBefore is status.recreation.moved when the work begins.
+	movedBefore int64
 	ended    time.Time // zero while it runs
 	result   phaseResult
 	// failures is how often in a row the work of this phase has failed.
@@ -146,7 +148,7 @@ func (r *recreationTasks) begin(
 		return
 	}
 	ctx, cancel := context.WithCancel(r.lifetime)
-	task := &recreationTask{id: status.ID, phase: status.Phase, runs: status.Runs, cancel: cancel}
+	task := &recreationTask{id: status.ID, phase: status.Phase, runs: status.Runs, cancel: cancel, movedBefore: status.Moved}
 	if former != nil && former.id == task.id && former.phase == task.phase {
 		task.failures, task.former = former.failures, &former.result
 	}

@@ -140,7 +140,7 @@ func (m *memoryRecreator) Divert(ctx context.Context, r recreate.Recreation, rec
 }
 
 func (m *memoryRecreator) Empty(ctx context.Context, r recreate.Recreation, report func(recreate.Progress)) (recreate.Progress, error) {
-	report(recreate.Progress{Remaining: 7})
+	report(recreate.Progress{Moved: 5, Remaining: 7})
 	err := m.call(ctx, v1alpha1.RecreationEmptying, r)
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -484,12 +484,14 @@ func TestRecreationPage(t *testing.T) {
 	for name, test := range map[string]struct {
 		cq    *v1alpha1.ConsumerQueue
 		shows []string
+		hides string
 		form  url.Values
 		code  int
 		want  map[string]string // annotations afterwards
 	}{
 		"approve": {
 			cq:    recreated(waiting, v1alpha1.ReasonApprovalNeeded, "plan sha256:6f1c waits for an approval"),
+			hides: "Consumers",
 			shows: []string{"Recreation of queue orders Waiting", "plan sha256:6f1c waits for an approval", "Approve plan sha256:6f1c", "Abort"},
 			form:  url.Values{"do": {"approve"}, "plan": {"sha256:6f1c"}}, code: http.StatusSeeOther, want: map[string]string{approve: "sha256:6f1c"},
 		},
@@ -525,6 +527,9 @@ func TestRecreationPage(t *testing.T) {
 			s := newSite(t, test.cq)
 			page := path("namespaces", "shop", "queues", "orders", "recreation")
 			s.expect(page, test.shows...)
+			if test.hides != "" && strings.Contains(s.read(page), test.hides) {
+				t.Errorf("the page shows %q", test.hides)
+			}
 			if code, body := s.do(http.MethodPost, page, test.form); code != test.code {
 				t.Errorf("code %d, want %d:\n%s", code, test.code, body)
 			}
