@@ -480,7 +480,7 @@ func TestConsequences(t *testing.T) {
 	topologytest.Equal(t, "Migrate", []plan.Consequence{
 		{For: "messages", Text: "812 when Warren counted them last; up to 100000 ready messages are moved to another queue and back"},
 		{For: "consumers", Text: "Warren asks them to pause if all of them follow the contract of spec.contract; otherwise scale them to " +
-			"zero first. Start them again when status.recreation.consumersMayStart is true"},
+			"zero first. Start them again when status.recreation.consumersMayStart is true or the condition RecreationRequired is False"},
 		{For: "publishers", Text: `through exchange "audit", "shop": not affected`},
 		{Text: byName},
 		{For: "retries", Text: "orders.retry.30s: their messages wait about a second longer"},
@@ -490,7 +490,7 @@ func TestConsequences(t *testing.T) {
 	main.Bindings = nil
 	topologytest.Equal(t, "WhenEmpty", []plan.Consequence{
 		{For: "messages", Text: "the queue must have no ready messages first"},
-		{For: "consumers", Text: "scale them to zero first. Start them again when status.recreation.consumersMayStart is true"},
+		{For: "consumers", Text: "scale them to zero first. Start them again when status.recreation.consumersMayStart is true or the condition RecreationRequired is False"},
 		{For: "publishers", Text: "no binding leads to the queue"},
 		{Text: byName},
 		{For: "afterwards", Text: `clients that declare queue "orders" must use the new arguments`},

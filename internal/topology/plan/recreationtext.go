@@ -42,11 +42,12 @@ func (r Recreation) Consequences(settings topology.Recreation, messages int64, t
 
 // consumersFirst describes what to do about the consumers. Warren can pause only consumers of a queue whose messages it moves.
 func consumersFirst(moves bool) string {
+	const scale = "scale them to zero first. Start them again when status.recreation.consumersMayStart is true or the condition " +
+		"RecreationRequired is False"
 	if moves {
-		return "Warren asks them to pause if all of them follow the contract of spec.contract; otherwise scale them to " +
-			"zero first. Start them again when status.recreation.consumersMayStart is true"
+		return "Warren asks them to pause if all of them follow the contract of spec.contract; otherwise " + scale
 	}
-	return "scale them to zero first. Start them again when status.recreation.consumersMayStart is true"
+	return scale
 }
 
 func (r Recreation) ofMessages(moves bool, settings topology.Recreation, messages int64) string {
