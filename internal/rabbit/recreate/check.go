@@ -215,7 +215,7 @@ func (r *Recreator) checkPolicy(policy vhost.Policy, queue, prefix string) error
 }
 
 // checkDeadLetters refuses a recreation that may lose dead letters. The fence refuses dead letters, and a queue that dead-letters
-// at most once drops a refused one. A recreation that moves no messages waits until the delay tiers have none, too. Its phase Emptying
+// at most once drops a refused one. A recreation that moves no messages waits until the other queue is not in use. Its phase Emptying
 // checks messages that arrive later; see checkMovable.
 func (r *Recreator) checkDeadLetters(ctx context.Context, rec Recreation, info *management.QueueInfo, policies []vhost.Policy) error {
 	name := rec.Queue.Name
@@ -229,10 +229,11 @@ func (r *Recreator) checkDeadLetters(ctx context.Context, rec Recreation, info *
 		switch {
 		case err != nil:
 			return err
-		case now.Ready > 0 && now.Consumers == 0 && !rec.Moves && slices.Contains(rec.Tiers, source.Queue):
-			return refuse(MessagesPending, "queue %q is recreated when the %d messages of delay tier %q have returned to it, because this "+
-				"tier dead-letters at most once", name, now.Ready, source.Queue)
-		case now.Ready > 0 || now.Consumers > 0:
+		case now.Ready == 0 && now.Consumers == 0:
+		case !rec.Moves:
+			return refuse(MessagesPending, "queue %q is recreated when queue %q, which dead-letters at most once to it, has no messages and "+
+				"no consumers", name, source.Queue)
+		default:
 			return refuse(LossyDeadLetters, "queue %q dead-letters at most once to %q and is in use: its dead letters could be lost",
 				source.Queue, name)
 		}

@@ -1036,15 +1036,10 @@ func TestRecreationIsRefused(t *testing.T) {
 			change: func(rec *recreate.Recreation) { rec.WithoutHold = true }, reason: recreate.BoundQueue, says: `bound to exchange "direct"`,
 		},
 		"a queue that dead-letters to it at most once": {
-			setup: pendingRetry, reason: recreate.LossyDeadLetters, says: `queue "source" dead-letters at most once to "orders"`,
+			setup: pendingRetry, change: moves, reason: recreate.LossyDeadLetters, says: `queue "source" dead-letters at most once to "orders"`,
 		},
-		"a delay tier that dead-letters to it at most once, and its queue waits until it is empty": {
-			setup: pendingRetry, change: func(rec *recreate.Recreation) { rec.Tiers = []string{"source"} },
-			reason: recreate.MessagesPending, says: `the 1 messages of delay tier "source"`,
-		},
-		"a delay tier that dead-letters to it at most once, and its messages are moved": {
-			setup: pendingRetry, change: func(rec *recreate.Recreation) { rec.Tiers, rec.Moves = []string{"source"}, true },
-			reason: recreate.LossyDeadLetters, says: `queue "source" dead-letters at most once to "orders"`,
+		"a queue that dead-letters to it at most once, and it waits until it is empty": {
+			setup: pendingRetry, reason: recreate.MessagesPending, says: `when queue "source", which dead-letters at most once to it`,
 		},
 		"dead letters of its own at most once": {
 			arguments: deadLetterAtMostOnce, setup: oneReady, change: moves, reason: recreate.LossyDeadLetters, says: "its 1 messages are moved",
