@@ -283,6 +283,10 @@ func TestAQueueThatWaitsToBeRecreatedIsReady(t *testing.T) {
 		"WhenEmpty, a message": {
 			spec: whenEmpty, seen: recreate.QueueSeen{Ready: 1}, ready: "True RecreationPending", required: "True WaitingUntilEmpty",
 		},
+		"WhenEmpty, a consumer, and another binding that waits for the recreation": {
+			spec: strings.Replace(whenEmpty, "[placed]", "[placed, paid]", 1), seen: recreate.QueueSeen{Consumers: 1},
+			ready: "Unknown RecreationPending", required: "True WaitingForConsumers",
+		},
 		"WhenEmpty, the broker does not answer": {
 			spec: whenEmpty, check: brokererr.ErrTimeout, ready: "True RecreationPending", required: "True RecreationPending",
 		},
