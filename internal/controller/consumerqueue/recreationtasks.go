@@ -49,8 +49,8 @@ type recreationTask struct {
 	progress recreate.Progress
 	// movedBefore is status.recreation.moved when the work begins.
 	movedBefore int64
-	ended    time.Time // zero while it runs
-	result   phaseResult
+	ended       time.Time // zero while it runs
+	result      phaseResult
 	// failures is how often in a row the work of this phase has failed.
 	failures int
 	// former is the previous result of the same phase; nil if there is none.

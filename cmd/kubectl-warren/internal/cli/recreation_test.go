@@ -4,6 +4,9 @@ import (
 	"bytes"
 	"testing"
 
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
 	"github.com/warren-mq/warren/api/v1alpha1"
 	"github.com/warren-mq/warren/cmd/kubectl-warren/internal/preview"
 	"github.com/warren-mq/warren/internal/vhost"
@@ -21,12 +24,25 @@ func planned(t *testing.T, policy v1alpha1.RecreatePolicy) *v1alpha1.ConsumerQue
 
 func TestPlannedRecreation(t *testing.T) {
 	t.Parallel()
-	for _, policy := range []v1alpha1.RecreatePolicy{v1alpha1.RecreatePolicyWhenEmpty, v1alpha1.RecreatePolicyMigrate} {
-		t.Run(string(policy), func(t *testing.T) {
+	whenEmpty := planned(t, v1alpha1.RecreatePolicyWhenEmpty)
+	file := planned(t, v1alpha1.RecreatePolicyMigrate)
+	file.Spec.Queue.MessageTTL = "10m"
+	blocked := planned(t, v1alpha1.RecreatePolicyWhenEmpty)
+	meta.SetStatusCondition(&blocked.Status.Conditions, metav1.Condition{
+		Type: v1alpha1.ConditionRecreationRequired, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonRecreationBlocked,
+		Message: `queue "orders" must be recreated: x-message-ttl is not set, should be 300000; user "warren" lacks the tag policymaker`,
+	})
+	migrate := planned(t, v1alpha1.RecreatePolicyMigrate)
+	for name, test := range map[string]struct{ cq, inCluster *v1alpha1.ConsumerQueue }{
+		"WhenEmpty": {whenEmpty, whenEmpty},
+		"Migrate":   {migrate, migrate},
+		"blocked":   {blocked, blocked},
+		"file":      {file, blocked}, // the next spec may be recreated
+	} {
+		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			golden(t, "plan-"+string(policy), printed(t, func(out *bytes.Buffer) error {
-				cq := planned(t, policy)
-				made, err := preview.AgainstStatus(cq, cq, vhost.RabbitMQ43, nil)
+			golden(t, "plan-"+name, printed(t, func(out *bytes.Buffer) error {
+				made, err := preview.AgainstStatus(test.cq, test.inCluster, vhost.RabbitMQ43, nil)
 				if err != nil {
 					return err
 				}

@@ -1,6 +1,10 @@
 package preview
 
 import (
+	"slices"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+
 	"github.com/warren-mq/warren/api/v1alpha1"
 	"github.com/warren-mq/warren/internal/topology"
 	"github.com/warren-mq/warren/internal/topology/plan"
@@ -38,8 +42,14 @@ func previewRecreation(
 		Queue: next.Queue.Name, Policy: settings.Policy, NeedsApproval: next.NeedsApproval(settings),
 		Consequences: next.Consequences(settings, messages, plan.TiersReturningTo(next.Queue.Name, inCluster.Status.Topology, observed)),
 	}
-	if cq == inCluster && cq.Generation == cq.Status.ObservedGeneration {
-		preview.PlanHash = cq.Status.PlanHash
+	if cq != inCluster || cq.Generation != cq.Status.ObservedGeneration {
+		return preview
+	}
+	preview.PlanHash = cq.Status.PlanHash
+	required := meta.FindStatusCondition(cq.Status.Conditions, v1alpha1.ConditionRecreationRequired)
+	if required != nil && required.Reason == v1alpha1.ReasonRecreationBlocked && next.Refusal == "" { // only the manager sees the broker
+		refused := plan.Consequence{For: "refused", Text: required.Message}
+		preview.Consequences = slices.Insert(preview.Consequences, 0, refused)
 	}
 	return preview
 }
