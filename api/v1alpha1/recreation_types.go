@@ -111,7 +111,8 @@ type RecreationStatus struct {
 	// +optional
 	ApprovedPlanHash string `json:"approvedPlanHash,omitempty"`
 
-	// approvedGeneration is metadata.generation when the plan was approved. The approval does not apply to a later generation.
+	// approvedGeneration is metadata.generation when the plan was approved. The approval applies to a later generation only while its
+	// status.planHash is the same.
 	// +optional
 	ApprovedGeneration int64 `json:"approvedGeneration,omitempty"`
 
