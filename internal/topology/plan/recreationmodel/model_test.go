@@ -15,13 +15,13 @@ import (
 )
 
 // This file is a model of a recreation with everything that may happen meanwhile. It explores every order of the steps of two
-// managers, a publisher, a consumer, crashes, late deletes, moves of the queue's leader, an abort, another approval after it, and the
-// loss of the status. It checks that no confirmed message is ever lost, and that an aborted recreation leaves the old queue. The
-// decisions are the product's: NextStep, BackOut, Finished, Planned, Permit and Recovered. The steps at the broker are the steps of
-// internal/rabbit/recreate and safedelete, in their order.
+// managers, a publisher, a consumer, crashes, late deletes, moves of the queue's leader, an abort, another approval after it, a deletion
+// of the ConsumerQueue, and the loss of the status. It checks that no confirmed message is ever lost, that an aborted recreation leaves the
+// old queue, and that a single manager leaves no hold queue and no fence behind. The decisions are the product's: NextStep, BackOut,
+// Finished, Planned, Permit and Recovered. The steps at the broker are the steps of internal/rabbit/recreate and safedelete, in their order.
 //
-// Each guard of the protocol can be left out. Then the model must find a loss, two deletes at the same time, or a new queue in spite of an
-// abort: otherwise it would not see that the guard is missing in the product either.
+// Each guard of the protocol can be left out. Then the model must find a loss, two deletes at the same time, a new queue in spite of an
+// abort, or a hold queue that is left behind: otherwise it would not see that the guard is missing in the product either.
 
 // guard is a rule of the protocol.
 type guard string
@@ -47,12 +47,13 @@ const (
 	lostWaits          guard = "where the status is lost, nothing is given back while a delete may be under way"
 	abortStopsDelete   guard = "no delete is recorded after an abort"
 	abortStays         guard = "an aborted recreation begins again only after an approval"
+	deletionWaits      guard = "a deletion of the ConsumerQueue waits for the recreation"
 )
 
 var guards = []guard{
 	holdBeforeUnbind, bindBeforeHoldGoes, confirmBeforeAck, holdDeletedEmpty, noReadyMessage, noConsumer, fenceBeforeProof, fenceStays,
 	deleteRecorded, deleteSettles, noWayBack, statusLocked, deleteNeedsLease, unbindNeedsLease, fenceMeansDelete, lostWaits,
-	abortStopsDelete, abortStays,
+	abortStopsDelete, abortStays, deletionWaits,
 }
 
 // Places of a message, as bits: there may be several copies.
@@ -101,6 +102,8 @@ type world struct {
 	lost                   bool // the status is lost
 	aborted                bool // the annotation names the recreation
 	keepsOld               bool // it was aborted before the status said that a delete was sent
+	deleted                bool // the user has deleted the ConsumerQueue, which also counts as aborted
+	gone                   bool // its topology was deleted, and its finalizer removed
 	budget                 budget
 }
 
@@ -122,7 +125,7 @@ type manager struct {
 }
 
 // budget is how often something may still happen.
-type budget struct{ consumers, crashes, successions, leaderMoves, aborts, approvals, statusLosses uint8 }
+type budget struct{ consumers, crashes, successions, leaderMoves, aborts, approvals, statusLosses, deletions uint8 }
 
 type move struct {
 	what string
@@ -182,6 +185,9 @@ func (w world) isOver() bool {
 }
 
 func (e *exploredRecreation) next(w world) {
+	if w.gone {
+		return
+	}
 	e.publish(w)
 	e.consume(w)
 	e.happen(w)
@@ -278,9 +284,18 @@ func (e *exploredRecreation) happen(w world) {
 		n.requeue()
 		e.add("the leader of the queue moves", n)
 	}
+	if w.deleted && (!e.has(deletionWaits) || !w.lost && w.isOver()) {
+		e.add("the topology is deleted", w.tornDown())
+	}
 	if w.status.phase == over {
 		e.plan(w)
 		return
+	}
+	if w.budget.deletions > 0 && !w.aborted {
+		n := w
+		n.budget.deletions--
+		n.deleted, n.aborted = true, true
+		e.add("the user deletes the ConsumerQueue", n)
 	}
 	if w.budget.aborts > 0 && !w.aborted {
 		n := w
@@ -325,9 +340,19 @@ func (e *exploredRecreation) happen(w world) {
 	}
 }
 
+// tornDown is the state after the topology was deleted. A queue with messages is retained.
+func (w world) tornDown() world {
+	w.stop(w.leader)
+	if !w.ready() && !w.held() {
+		w.queue, w.bound = noQueue, false
+	}
+	w.status.phase, w.gone = over, true
+	return w
+}
+
 // plan begins another recreation after an aborted one, as planRecreation does after a pause.
 func (e *exploredRecreation) plan(w world) {
-	if !w.aborted || w.queue != oldQueue || w.managers[w.leader].works {
+	if !w.aborted || w.deleted || w.queue != oldQueue || w.managers[w.leader].works {
 		return
 	}
 	const former = "former"
@@ -751,6 +776,8 @@ func TestNoMessageIsLostByARecreation(t *testing.T) {
 		"with an abort and a lost status":     {crashes: 1, aborts: 1, statusLosses: 1},
 		"with moves of the leader":            {consumers: 2, crashes: 1, leaderMoves: 2},
 		"with the loss of the status":         {crashes: 2, statusLosses: 1},
+		"with a deletion":                     {consumers: 1, crashes: 2, deletions: 1},
+		"with a deletion and a lost status":   {crashes: 1, deletions: 1, statusLosses: 1},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -776,6 +803,7 @@ func TestEachGuardOfARecreationIsNeeded(t *testing.T) {
 				{crashes: 1, successions: 2},
 				{crashes: 1, aborts: 1, approvals: 1},
 				{crashes: 2, statusLosses: 1},
+				{deletions: 1},
 			} {
 				if states, way := explore(without, spend); way != nil {
 					t.Logf("after %d states:\n  %s", states, strings.Join(way, "\n  "))
