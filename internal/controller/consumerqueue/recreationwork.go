@@ -165,7 +165,8 @@ func (v *vhostScope) workOf(status v1alpha1.RecreationStatus) (*recreationWork, 
 	}
 	of := recreate.Recreation{
 		ID: status.ID, Queue: topology.Queue{Name: status.Queue, Role: v.roleOf(status.Queue), Arguments: arguments},
-		WithoutHold: v.isWithoutHold(status), Moves: plan.MovesMessages(topology.RecreationOf(v.cq), v.roleOf(status.Queue)), Emptied: status.EmptiedTime != nil, DeleteSent: status.DeleteSent,
+		WithoutHold: v.isWithoutHold(status), Moves: plan.MovesMessages(topology.RecreationOf(v.cq), v.roleOf(status.Queue)),
+		Emptied: status.EmptiedTime != nil, DeleteSent: status.DeleteSent,
 		Tiers: v.tiersReturningTo(status.Queue), AcceptsPast: v.acceptsPast(status),
 		StatusLost: status.BackOutReason == v1alpha1.BackOutStatusLost,
 	}

@@ -231,8 +231,8 @@ func (r *Recreator) checkDeadLetters(ctx context.Context, rec Recreation, info *
 			return err
 		case now.Ready == 0 && now.Consumers == 0:
 		case !rec.Moves:
-			return refuse(MessagesPending, "queue %q is recreated when queue %q, which dead-letters at most once to it, has no messages and "+
-				"no consumers", name, source.Queue)
+			return refuse(MessagesPending, "queue %q is recreated when queue %q, which dead-letters at most once to it, has no messages "+
+				"and no consumers", name, source.Queue)
 		default:
 			return refuse(LossyDeadLetters, "queue %q dead-letters at most once to %q and is in use: its dead letters could be lost",
 				source.Queue, name)

@@ -35,7 +35,8 @@ func (r Recreation) Consequences(settings topology.Recreation, messages int64, t
 	}
 	after := fmt.Sprintf("clients that declare queue %q must use the new arguments", r.Queue.Name)
 	if moves {
-		after = "moved messages arrive through another exchange, and their header warren-exchange has the original one; their delivery counts, x-death counts, message TTL and expiration are reset; " + after
+		after = "moved messages arrive through another exchange, and their header warren-exchange has the original one; their delivery " +
+			"counts, x-death counts, message TTL and expiration are reset; " + after
 	}
 	return append(all, Consequence{"afterwards", after})
 }
