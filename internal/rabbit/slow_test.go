@@ -74,7 +74,7 @@ func TestBlockedConnection(t *testing.T) {
 	patient, hasty := rabbittest.ConnectedWith(t, rabbittest.ConfigOf(vh), patience), rabbittest.ConnectedWith(t, rabbittest.ConfigOf(vh), haste)
 	link := patient.Channels.Link
 
-	private.Eval(rabbittest.SetAlarm)
+	private.SetAlarm()
 	for _, connection := range []*rabbittest.Connection{patient, hasty} {
 		if err := connection.Channels.Do(t.Context(), func(channel *amqp.Channel) error {
 			return channel.PublishWithContext(t.Context(), "", "nowhere", false, false, amqp.Publishing{})
@@ -96,7 +96,7 @@ func TestBlockedConnection(t *testing.T) {
 		t.Errorf("declared on a connection that is blocked: %v", err)
 	default:
 	}
-	private.Eval(rabbittest.ClearAlarm)
+	private.ClearAlarm()
 	if err := <-applied; err != nil {
 		t.Error(err)
 	}

@@ -59,6 +59,18 @@ func (p *Private) Eval(expression string) string {
 	return p.script("eval", expression)
 }
 
+// SetAlarm sets an alarm about the disk: the broker reads nothing from a connection that publishes.
+func (p *Private) SetAlarm() {
+	p.tb.Helper()
+	p.Eval("rabbit_alarm:set_alarm({{resource_limit, disk, node()}, []}).")
+}
+
+// ClearAlarm ends SetAlarm.
+func (p *Private) ClearAlarm() {
+	p.tb.Helper()
+	p.Eval("rabbit_alarm:clear_alarm({resource_limit, disk, node()}).")
+}
+
 // PID returns the ID of the broker's root process.
 func (p *Private) PID() int {
 	p.tb.Helper()

@@ -334,9 +334,3 @@ func MustAgree(t *testing.T, connection *Connection) {
 		t.Errorf("written through (+) differs from what the broker says (-):\n%s", difference)
 	}
 }
-
-// The calls of Erlang that set and clear an alarm about the disk.
-const (
-	SetAlarm   = `rabbit_alarm:set_alarm({{resource_limit, disk, node()}, []}).`
-	ClearAlarm = `rabbit_alarm:clear_alarm({resource_limit, disk, node()}).`
-)

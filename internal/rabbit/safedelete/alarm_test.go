@@ -37,7 +37,7 @@ func TestAlarms(t *testing.T) {
 	}
 	link := connection.Channels.Link
 
-	private.Eval(rabbittest.SetAlarm)
+	private.SetAlarm()
 	rabbittest.MustBe(t, deleteNow(t.Context(), connection, "before"), brokererr.ErrUnproven, "alarm", "low on disk")
 	if policies := vh.Policies(); len(policies) != 0 {
 		t.Errorf("policies under an alarm: %q", policies)
@@ -51,20 +51,20 @@ func TestAlarms(t *testing.T) {
 	again := recreate.Recreation{ID: recreate.NewID("shop/orders"), Queue: topology.Queue{Name: "before", Arguments: rabbittest.Quorum(nil)}}
 	NewWithT(t).Eventually(func() recreate.Reason { return recreate.ReasonOf(recreator.Check(ctx, again)) }).
 		WithTimeout(rabbittest.Within).Should(Equal(recreate.QueueUnavailable)) // RabbitMQ reports alarms of nodes every five seconds
-	private.Eval(rabbittest.ClearAlarm)
+	private.ClearAlarm()
 	if err := deleteNow(t.Context(), connection, "before"); err != nil {
 		t.Error(err)
 	}
 
 	connection.Deleter.Crash = func(step string) bool {
 		if step == safedelete.StepFenced {
-			private.Eval(rabbittest.SetAlarm)
+			private.SetAlarm()
 		}
 		return true
 	}
 	g := NewWithT(t)
 	g.Eventually(func() ([]vhost.Policy, error) { // on a busy machine, the alarm can come too late for a sentinel
-		private.Eval(rabbittest.ClearAlarm)
+		private.ClearAlarm()
 		rabbittest.MustBe(t, deleteNow(t.Context(), connection, "during"), brokererr.ErrUnproven, "alarm", "low on disk")
 		return connection.API.Policies(t.Context())
 	}).WithTimeout(rabbittest.Within).Should(ConsistOf(HaveField("Definition", HaveKeyWithValue(vhost.KeyMaxLength, fence.Boundless))),
@@ -73,7 +73,7 @@ func TestAlarms(t *testing.T) {
 	if connection.Channels.Link != link || !connection.Health().Connected {
 		t.Error("the AMQP connection of everything else was lost")
 	}
-	private.Eval(rabbittest.ClearAlarm)
+	private.ClearAlarm()
 	g.Eventually(func() []string {
 		g.Expect(connection.Refresh(t.Context())).To(Succeed())
 		return vh.Policies()
