@@ -53,12 +53,18 @@ func TestTheLibraryPasses(t *testing.T) {
 	}
 }
 
-func TestTheLibrarySurvivesARestart(t *testing.T) {
+// These pitfalls disturb all clients of the broker.
+func TestPitfallsThatNeedAPrivateBroker(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {
 		t.Skip("needs a private broker")
 	}
-	passes(t, "library", contract.StrategyPublish, "broker-restart", brokers.NewPrivate(t))
+	private := brokers.NewPrivate(t)
+	passes(t, "library", contract.StrategyPublish, "stops-in-alarm,broker-restart", private)
+	passes(t, string(noFault), contract.StrategyPublish, "stops-in-alarm", private)
+	for _, fault := range []fault{sharesConnection, ignoresBlocked} {
+		fails(t, fault, "stops-in-alarm", 0, private)
+	}
 }
 
 // A correct program without the library passes, too: the command requires nothing that only the library does.
@@ -114,17 +120,34 @@ func TestFaultsAreFound(t *testing.T) {
 		ignoresSignal:          {pitfall: "ignores-sigterm"},
 		closesImmediately:      {pitfall: "drain-repeats"},
 		neverPauses:            {pitfall: "ignores-pause"},
+		noCopyID:               {pitfall: "changes-copies"},
+		noFailureMessage:       {pitfall: "changes-copies"},
+		noFailureTime:          {pitfall: "changes-copies"},
+		noFailureClient:        {pitfall: "changes-copies"},
+		copiesWithoutDelay:     {pitfall: "loses-returned,loses-refused"},
+		opensWithoutDelay:      {pitfall: "forbidden-loops"},
+		newIDs:                 {pitfall: "new-copy-ids"},
+		copiesTwice:            {pitfall: "two-channels"},
+		noGuard:                {pitfall: "no-crash-guard"},
+		holdsForever:           {pitfall: "holds-too-long"},
 	} {
 		t.Run(string(fault), func(t *testing.T) {
 			t.Parallel()
 			if !want.quick { // one fault shows how the runner finds it
 				deadline.InTestAll(t)
 			}
-			results, report := conformance(t, string(fault), contract.StrategyPublish, want.pitfall, 15*time.Second, nil)
-			if !results[0].failed() || results[0].lost < want.lost {
-				t.Errorf("%s must fail, and at least %d messages must be lost:\n%s", want.pitfall, want.lost, report)
-			}
+			fails(t, fault, want.pitfall, want.lost, nil)
 		})
+	}
+}
+
+func fails(t *testing.T, fault fault, pitfalls string, lost int, private *brokers.Private) {
+	t.Helper()
+	results, report := conformance(t, string(fault), contract.StrategyPublish, pitfalls, 15*time.Second, private)
+	for _, r := range results {
+		if !r.failed() || r.lost < lost {
+			t.Errorf("%q: %s must fail, and at least %d messages must be lost:\n%s", fault, r.pitfall.name, lost, report)
+		}
 	}
 }
 

@@ -1,13 +1,12 @@
 package main
 
 import (
-	"cmp"
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"os"
 	"os/signal"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -27,7 +26,7 @@ const (
 	acksBefore             fault = "acknowledges before it handles the message"
 	acksMultiple           fault = "acknowledges all messages up to the handled one"
 	keepsContract          fault = "reads its contract once"
-	forgetsAttempts        fault = "copies without x-retry-count"
+	forgetsAttempts        fault = without + contract.HeaderRetryCount
 	requeuesFailures       fault = "returns failed messages to the queue"
 	alwaysFirstTier        fault = "copies to the first tier after each attempt"
 	alwaysLastTier         fault = "copies to the last tier after each attempt"
@@ -51,7 +50,22 @@ const (
 	ignoresSignal          fault = "waits for hanging handlers"
 	closesImmediately      fault = "closes the connection on SIGTERM"
 	neverPauses            fault = "consumes during a pause"
+	noCopyID               fault = without + contract.HeaderCopyID
+	noFailureMessage       fault = without + contract.HeaderFailureMessage
+	noFailureTime          fault = without + contract.HeaderFailureTime
+	noFailureClient        fault = without + contract.HeaderFailureClient
+	copiesWithoutDelay     fault = "publishes a copy again without a delay"
+	opensWithoutDelay      fault = "opens a channel again without a delay"
+	newIDs                 fault = "gives each try of a copy another ID"
+	copiesTwice            fault = "publishes again without closing the channel"
+	sharesConnection       fault = "publishes on the connection on which it consumes"
+	ignoresBlocked         fault = "does not wait for the end of an alarm"
+	noGuard                fault = "handles messages that were delivered 20 times"
+	holdsForever           fault = "holds a message until its copy is accepted"
 )
+
+// without begins the names of faults that end with the header that the copies lack.
+const without = "copies without "
 
 // rawProgram implements the protocol with amqp091-go, with one fault.
 type rawProgram struct {
@@ -59,9 +73,11 @@ type rawProgram struct {
 	contract atomic.Pointer[contract.Contract]
 	slots    chan struct{}
 	handlers sync.WaitGroup
+	copies   copier
 
 	mu      sync.Mutex
-	current *amqp.Channel // of the newest session
+	current *amqp.Channel    // of the newest session
+	shared  *amqp.Connection // the same
 }
 
 func (p *rawProgram) run() error {
@@ -88,9 +104,6 @@ func (p *rawProgram) run() error {
 		}
 		if p.fault == staysDisconnected {
 			<-ctx.Done()
-		}
-		if p.fault == exitsWhenForbidden {
-			return errors.New("the channel was closed")
 		}
 		pause := 500 * time.Millisecond
 		if p.fault == reconnectsWithoutDelay {
@@ -137,20 +150,20 @@ type session struct {
 	*rawProgram
 
 	consumes *amqp.Channel
-	lost     context.Context // done when the connection or the channel for copies is closed
-
-	mu       sync.Mutex // one copy at a time
-	publish  *amqp.Channel
-	returned chan amqp.Return
+	lost     context.Context // done when the connection is closed
 }
 
-// consume consumes until the connection or ctx ends.
-func (p *rawProgram) consume(ctx context.Context, connects int) error {
+func (p *rawProgram) dial() (*amqp.Connection, error) {
 	config := amqp.Config{Heartbeat: 5 * time.Second, Locale: "en_US"}
 	if p.fault == noHeartbeats {
 		config.Heartbeat = -1
 	}
-	connection, err := amqp.DialConfig(os.Getenv("AMQP_URL")[:len(os.Getenv("AMQP_URL"))-len("?heartbeat=5")], config)
+	return amqp.DialConfig(os.Getenv("AMQP_URL")[:len(os.Getenv("AMQP_URL"))-len("?heartbeat=5")], config)
+}
+
+// consume consumes until the connection or ctx ends.
+func (p *rawProgram) consume(ctx context.Context, connects int) error {
+	connection, err := p.dial()
 	if err != nil {
 		return err
 	}
@@ -159,22 +172,14 @@ func (p *rawProgram) consume(ctx context.Context, connects int) error {
 	if s.consumes, err = connection.Channel(); err != nil {
 		return err
 	}
-	if s.publish, err = connection.Channel(); err != nil {
-		return err
-	}
 	p.mu.Lock()
-	p.current = s.consumes
+	p.current, p.shared = s.consumes, connection
 	p.mu.Unlock()
 	lost, lose := context.WithCancelCause(context.Background())
 	defer lose(nil)
 	s.lost = lost
-	for _, closed := range []chan *amqp.Error{connection.NotifyClose(make(chan *amqp.Error, 1)), s.publish.NotifyClose(make(chan *amqp.Error, 1))} {
-		go func() { lose(fmt.Errorf("connection lost: %w", <-closed)) }()
-	}
-	s.returned = s.publish.NotifyReturn(make(chan amqp.Return, 1))
-	if err := s.publish.Confirm(false); err != nil {
-		return err
-	}
+	closed := connection.NotifyClose(make(chan *amqp.Error, 1))
+	go func() { lose(fmt.Errorf("connection lost: %w", <-closed)) }()
 	if p.fault != noPrefetch {
 		if err := s.consumes.Qos(setting("WARREN_PREFETCH"), 0, false); err != nil {
 			return err
@@ -256,10 +261,15 @@ func (s *session) drain() error {
 }
 
 func (s *session) handle(ctx context.Context, d amqp.Delivery) {
+	began := time.Now()
 	facts := contract.Facts{Exchange: d.Exchange, RoutingKey: d.RoutingKey, Redelivered: d.Redelivered, Headers: plain(d.Headers).(map[string]any)}
-	outcome := contract.Outcome{Result: contract.ResultUndecodable}
-	if j, err := parseJob(d.Body); err == nil {
-		outcome = contract.Outcome{Result: s.work(j, s.attempt(facts), d.Redelivered), Text: j.verb}
+	outcome := contract.Outcome{
+		Result: contract.ResultUndecodable, Text: "failed", CopyID: rand.Text(), Client: "raw", Time: began,
+	}
+	if s.contract.Load().Progress(facts).Crashes >= contract.DefaultMaxCrashes && s.fault != noGuard {
+		outcome.Result = contract.ResultCrashed
+	} else if j, err := parseJob(d.Body); err == nil {
+		outcome.Result = s.work(j, s.attempt(facts), d.Redelivered)
 	}
 	if s.fault == retriesAll && outcome.Result == contract.ResultPermanent {
 		outcome.Result = contract.ResultFailed
@@ -276,17 +286,33 @@ func (s *session) handle(ctx context.Context, d amqp.Delivery) {
 		s.settle(d, action.Verb)
 		return
 	}
-	for ctx.Err() == nil && s.lost.Err() == nil {
+	for pause := 250 * time.Millisecond; ctx.Err() == nil && s.lost.Err() == nil; pause = min(2*pause, 2*time.Second) {
 		action = s.contract.Load().Decide(facts, outcome) // the contract may have changed
-		taken, err := s.copy(d, action)
-		if taken {
+		if s.fault == newIDs {
+			outcome.CopyID = rand.Text()
+		}
+		accepted, err := s.copies.publish(s.rawProgram, s.copyOf(d, action), s.routeOf(action), s.isMandatory(action))
+		if accepted {
 			s.settle(d, contract.VerbAck)
 			return
 		}
 		if err != nil {
-			return // the session ends, and the broker redelivers the message
+			fmt.Fprintln(os.Stderr, err)
 		}
-		time.Sleep(500 * time.Millisecond)
+		if err != nil && s.fault == exitsWhenForbidden {
+			os.Exit(1)
+		}
+		left := time.Hour
+		if timeout := s.contract.Load().ConsumerTimeout; timeout != nil && s.fault != holdsForever {
+			left = time.Duration(*timeout)*9/10 - time.Since(began)
+		}
+		if left < 0 {
+			s.settle(d, contract.VerbReturn)
+			return
+		}
+		if s.fault != copiesWithoutDelay {
+			time.Sleep(min(pause, left))
+		}
 	}
 }
 
@@ -317,59 +343,13 @@ func (s *session) work(j job, attempt int, redelivered bool) contract.Result {
 	return contract.ResultSucceeded
 }
 
-// copy publishes a copy and reports whether the broker accepted it.
-func (s *session) copy(d amqp.Delivery, action contract.Action) (taken bool, err error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	message := amqp.Publishing{
-		Headers: action.Headers, ContentType: d.ContentType, ContentEncoding: d.ContentEncoding, DeliveryMode: amqp.Persistent,
-		Priority: d.Priority, CorrelationId: d.CorrelationId, ReplyTo: d.ReplyTo, MessageId: d.MessageId, Timestamp: d.Timestamp,
-		Type: d.Type, AppId: d.AppId, Body: d.Body,
-	}
-	switch s.fault {
-	case dropsProperties:
-		message = amqp.Publishing{Headers: amqp.Table{contract.HeaderRetryCount: action.Headers[contract.HeaderRetryCount]}, Body: d.Body}
-	case forgetsAttempts:
-		delete(message.Headers, contract.HeaderRetryCount)
-	case copiesAll:
-		message.Expiration, message.UserId = d.Expiration, d.UserId
-		for name, value := range d.Headers {
-			message.Headers[name] = cmp.Or[any](message.Headers[name], value)
-		}
-	}
-	route, tiers := *action.Route, s.contract.Load().Tiers
-	switch {
-	case s.fault == alwaysFirstTier && !action.GivenUp:
-		route = tiers[0].Route
-	case s.fault == alwaysLastTier && !action.GivenUp:
-		route = tiers[len(tiers)-1].Route
-	}
-	mandatory := s.fault != notMandatory && (s.fault != parksWithoutMandatory || !action.GivenUp)
-	confirm, err := s.publish.PublishWithDeferredConfirm(route.Exchange, route.RoutingKey, mandatory, false, message)
-	if err != nil || s.fault == noConfirms {
-		return err == nil, err
-	}
-	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
-	defer cancel()
-	confirmed, err := confirm.WaitContext(ctx)
-	if err != nil {
-		return false, err
-	}
-	select {
-	case <-s.returned: // basic.return arrives before the confirm
-		return false, nil
-	default:
-		return confirmed || s.fault == ignoresNegative, nil
-	}
-}
-
 // settle settles a delivery on its channel. After an error, the broker redelivers the message.
 func (s *session) settle(d amqp.Delivery, verb contract.Verb) {
 	channel := s.consumes
 	if s.fault == latestChannel {
-		s.rawProgram.mu.Lock()
+		s.mu.Lock()
 		channel = s.current
-		s.rawProgram.mu.Unlock()
+		s.mu.Unlock()
 	}
 	if s.fault == acksBefore {
 		return
@@ -385,23 +365,4 @@ func (s *session) settle(d amqp.Delivery, verb contract.Verb) {
 		_ = channel.Nack(d.DeliveryTag, false, true)
 	case contract.VerbPublish: // settled by an ack
 	}
-}
-
-// plain converts tables of amqp091-go to maps, which package contract reads.
-func plain(value any) any {
-	switch value := value.(type) {
-	case amqp.Table:
-		table := make(map[string]any, len(value))
-		for name, each := range value {
-			table[name] = plain(each)
-		}
-		return table
-	case []any:
-		list := slices.Clone(value)
-		for i, each := range list {
-			list[i] = plain(each)
-		}
-		return list
-	}
-	return value
 }

@@ -159,12 +159,12 @@ func unboundedPrefetch(t *trial) {
 	t.sendAll(prefetch, "hang")
 	t.sendAll(50, "ok")
 	delivered := atomic.Int64{}
-	t.address = netfault.NewFrameProxy(t, t.vhost.Broker.AMQPURI, func(f netfault.Frame) netfault.Verdict {
+	t.intercept(func(f netfault.Frame) netfault.Verdict {
 		if f.FromBroker && f.Method == amqpmethod.BasicDeliver {
 			delivered.Add(1)
 		}
 		return netfault.Pass
-	}).Address
+	})
 	t.start()
 	t.until(t.limit, func() bool { return t.journal.started() >= concurrency })
 	t.pause(2 * time.Second)
@@ -172,4 +172,64 @@ func unboundedPrefetch(t *trial) {
 		t.addMistake("the program received %d unsettled messages with a prefetch of %d", got, prefetch)
 	}
 	t.restart()
+}
+
+// noCrashGuard delivers a message as often as if it had ended a process each time.
+func noCrashGuard(t *trial) {
+	id := t.sendFatal("ok")
+	connection, err := t.vhost.Connect("warren-conformance")
+	t.check(err)
+	defer func() { _ = connection.Close() }()
+	channel, err := connection.Channel()
+	t.check(err)
+	for counted := 0; counted < contract.DefaultMaxCrashes; {
+		delivery, exists, err := channel.Get(t.contract.Queue, false) //nolint:forbidigo // the queue holds one message
+		t.check(err)
+		if exists { // a requeued message is ready a little later
+			// RabbitMQ 4.3 counts basic.reject, and not basic.nack.
+			t.check(delivery.Reject(true)) //nolint:forbidigo // the same
+			counted++
+		}
+	}
+	t.send("ok")
+	t.start()
+	t.settle()
+	if len(t.journal.startsOf(id)) > 0 {
+		t.addMistake("message %s was handled after %d deliveries that ended without a result", id, contract.DefaultMaxCrashes)
+	}
+}
+
+// holdsTooLong has a short consumer timeout, and no queue for the copy of a failed message. The message must be given back in time,
+// because RabbitMQ otherwise cancels the consumer.
+func holdsTooLong(t *trial) {
+	timeout := contract.Duration(5 * time.Second)
+	t.contract.ConsumerTimeout = &timeout
+	t.vhost.DeleteQueue(t.contract.Queue)
+	for i, queue := range t.desired.Queues {
+		if queue.Name == t.contract.Queue {
+			t.desired.Queues[i].Arguments["x-consumer-timeout"] = time.Duration(timeout).Milliseconds()
+		}
+	}
+	t.declare()
+	t.writeContract()
+	target, send := t.copyTarget()
+	t.vhost.DeleteQueue(target)
+	id := send()
+	t.sendAll(10, "ok")
+	cancelled := atomic.Int64{}
+	t.intercept(func(f netfault.Frame) netfault.Verdict {
+		if f.FromBroker && f.Method == amqpmethod.BasicCancel {
+			cancelled.Add(1)
+		}
+		return netfault.Pass
+	})
+	t.start()
+	t.until(t.limit, func() bool { return len(t.journal.startsOf(id)) > 0 })
+	t.pause(4 * time.Duration(timeout))
+	if count := cancelled.Load(); count > 0 {
+		t.addMistake("RabbitMQ cancelled the consumer %d times, because it held a message for longer than the consumer timeout of %s",
+			count, time.Duration(timeout))
+	}
+	t.declare()
+	t.settle()
 }

@@ -11,11 +11,13 @@ type pitfall struct {
 	name string
 	// mistake describes a program that fails. docs/consumer/any-language.md has the same text.
 	mistake string
-	try     func(*trial)
+	// rules are the rules of the same page that the mistake breaks, or "" for the other parts of the page.
+	rules string
+	try   func(*trial)
 	// strategies are the strategies under which a program can make the mistake; empty for all.
 	strategies []contract.Strategy
-	// restarts reports whether the trial restarts the broker.
-	restarts bool
+	// alone reports whether the trial disturbs all clients of the broker, so that it needs a private broker for itself.
+	alone bool
 	// pauses reports whether only programs that follow the pauses of the contract can make the mistake.
 	pauses bool
 }
@@ -29,11 +31,11 @@ var retryStrategies = []contract.Strategy{contract.StrategyPublish, contract.Str
 // pitfalls is the table in docs/consumer/any-language.md.
 var pitfalls = []pitfall{
 	{
-		name: "acks-first", try: acksFirst,
+		name: "acks-first", rules: "1", try: acksFirst,
 		mistake: "acknowledges a message before its handler has returned, so a crash loses the message",
 	},
 	{
-		name: "acks-others", try: acksOthers,
+		name: "acks-others", rules: "1", try: acksOthers,
 		mistake: "acknowledges, with `multiple`, a message whose handler still runs",
 	},
 	{
@@ -49,75 +51,91 @@ var pitfalls = []pitfall{
 		mistake: "retries a permanent failure, or passes an undecodable body to the handler again and again",
 	},
 	{
-		name: "forged-counts", try: forgedCounts,
+		name: "forged-counts", rules: "10", try: forgedCounts,
 		mistake: "trusts counts in headers that a producer can set: negative numbers, text, or a delivery count on a first delivery",
+	},
+	{
+		name: "no-crash-guard", try: noCrashGuard, strategies: copyStrategies,
+		mistake: "handles a message after 20 deliveries without a result, although the message probably ends the process each time",
 	},
 	{
 		name: "blocks-on-hang", try: blocksOnHang,
 		mistake: "handles no other message while one handler hangs",
 	},
 	{
-		name: "unbounded-prefetch", try: unboundedPrefetch,
+		name: "holds-too-long", rules: "13", try: holdsTooLong, strategies: copyStrategies,
+		mistake: "holds a message whose copy is not accepted for longer than the consumer timeout, so RabbitMQ cancels the consumer",
+	},
+	{
+		name: "unbounded-prefetch", rules: "9", try: unboundedPrefetch,
 		mistake: "receives more unsettled messages than the prefetch",
 	},
 	{
 		name: "changes-copies", try: changesCopies, strategies: copyStrategies,
-		mistake: "changes body, properties or headers of a copy, or omits the headers about attempts and failure",
+		mistake: "changes body, properties or headers of a copy, or omits the headers about attempts, failure and the copy",
 	},
 	{
-		name: "copies-too-much", try: copiesTooMuch, strategies: copyStrategies,
+		name: "copies-too-much", rules: "11", try: copiesTooMuch, strategies: copyStrategies,
 		mistake: "copies CC, BCC, expiration or user-id, so the copy is misrouted, expires, or is refused",
 	},
 	{
-		name: "loses-returned", try: losesReturned, strategies: copyStrategies,
-		mistake: "acknowledges a message whose copy the broker returned, because no queue is bound to the route",
+		name: "loses-returned", rules: "3, 5", try: losesReturned, strategies: copyStrategies,
+		mistake: "acknowledges a message whose copy the broker returned, or publishes the copy again in a hot loop",
 	},
 	{
-		name: "loses-refused", try: losesRefused, strategies: copyStrategies,
-		mistake: "acknowledges a message whose copy the broker refused with a negative confirm",
+		name: "loses-refused", rules: "3, 5", try: losesRefused, strategies: copyStrategies,
+		mistake: "acknowledges a message whose copy the broker refused with a negative confirm, or publishes it again in a hot loop",
 	},
 	{
-		name: "acks-unconfirmed", try: acksUnconfirmed, strategies: copyStrategies,
+		name: "acks-unconfirmed", rules: "3", try: acksUnconfirmed, strategies: copyStrategies,
 		mistake: "acknowledges a message before the broker has confirmed its copy",
+	},
+	{
+		name: "new-copy-ids", rules: "4", try: newCopyIDs, strategies: copyStrategies,
+		mistake: "does not publish a copy again after its connection was lost before the confirm, or gives it another `x-copy-id`",
+	},
+	{
+		name: "two-channels", rules: "4", try: twoChannels, strategies: copyStrategies,
+		mistake: "publishes a copy without a confirm again while the channel of the first try is still open",
 	},
 	{
 		name: "old-contract", try: oldContract, strategies: []contract.Strategy{contract.StrategyPublish},
 		mistake: "does not read its contract again, and publishes copies to a deleted delay tier",
 	},
 	{
-		name: "forbidden-loops", try: forbiddenLoops, strategies: copyStrategies,
-		mistake: "loses the message, exits, or retries in a hot loop when the broker forbids publishing its copy",
+		name: "forbidden-loops", rules: "5", try: forbiddenLoops, strategies: copyStrategies,
+		mistake: "loses the message, exits, or tries again in a hot loop when the broker forbids publishing its copy",
 	},
 	{
-		name: "no-reconnect", try: noReconnect,
+		name: "no-reconnect", rules: "7", try: noReconnect,
 		mistake: "does not consume again after a lost connection, loses messages, or repeats more than the unsettled ones",
 	},
 	{
-		name: "second-consumer", try: secondConsumer,
+		name: "second-consumer", rules: "7", try: secondConsumer,
 		mistake: "has more than one consumer on the queue after a reconnect",
 	},
 	{
-		name: "hot-reconnect", try: hotReconnect,
+		name: "hot-reconnect", rules: "7", try: hotReconnect,
 		mistake: "reconnects without a delay while the broker refuses connections",
 	},
 	{
-		name: "stale-acks", try: staleAcks,
+		name: "stale-acks", rules: "2", try: staleAcks,
 		mistake: "settles a delivery on a newer channel, where its tag belongs to another message",
 	},
 	{
-		name: "misses-stall", try: missesStall,
+		name: "misses-stall", rules: "8", try: missesStall,
 		mistake: "does not notice a stalled connection",
 	},
 	{
-		name: "misses-cancel", try: missesCancel,
+		name: "misses-cancel", rules: "7", try: missesCancel,
 		mistake: "does not consume again after the broker cancelled its consumer",
 	},
 	{
-		name: "ignores-sigterm", try: ignoresSIGTERM,
+		name: "ignores-sigterm", rules: "12", try: ignoresSIGTERM,
 		mistake: "does not exit soon after SIGTERM if a handler hangs or the broker is unreachable, or loses the handler's message",
 	},
 	{
-		name: "drain-repeats", try: drainRepeats,
+		name: "drain-repeats", rules: "12", try: drainRepeats,
 		mistake: "interrupts handlers on SIGTERM although they have time to finish, repeats messages, or exits with an error",
 	},
 	{
@@ -125,7 +143,11 @@ var pitfalls = []pitfall{
 		mistake: "consumes during a pause, does not consume after it, or subscribes without the argument `x-warren-contract`",
 	},
 	{
-		name: "broker-restart", try: brokerRestart, restarts: true,
+		name: "stops-in-alarm", rules: "4, 6", try: stopsInAlarm, strategies: copyStrategies, alone: true,
+		mistake: "handles or acknowledges nothing during a memory or disk alarm, or publishes the same copy several times",
+	},
+	{
+		name: "broker-restart", rules: "7", try: brokerRestart, alone: true,
 		mistake: "does not consume again after a restart of the broker, or loses messages",
 	},
 }

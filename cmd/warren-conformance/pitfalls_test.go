@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"regexp"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -21,9 +22,25 @@ func TestThePageListsThePitfalls(t *testing.T) {
 	documented := regexp.MustCompile("(?m)^\\| `.*$").FindAllString(section, -1)
 	var actual []string
 	for _, p := range pitfalls {
-		actual = append(actual, fmt.Sprintf("| `%s` | %s |", p.name, p.mistake))
+		actual = append(actual, fmt.Sprintf("| `%s` | %s | %s |", p.name, p.rules, p.mistake))
 	}
 	if difference := cmp.Diff(actual, documented); difference != "" {
 		t.Errorf("pitfalls (-actual +documented):\n%s", difference)
+	}
+}
+
+// The page has thirteen rules.
+func TestEachRuleHasAPitfall(t *testing.T) {
+	t.Parallel()
+	shown := map[string]bool{}
+	for _, p := range pitfalls {
+		for rule := range strings.SplitSeq(p.rules, ", ") {
+			shown[rule] = true
+		}
+	}
+	for rule := 1; rule <= 13; rule++ {
+		if !shown[strconv.Itoa(rule)] {
+			t.Errorf("no pitfall shows rule %d", rule)
+		}
 	}
 }

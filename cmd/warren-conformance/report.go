@@ -43,8 +43,9 @@ func printReport(out io.Writer, results []result) {
 // printPitfalls prints the table of pitfalls.
 func printPitfalls(out io.Writer) {
 	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(table, "PITFALL\tRULE\tMISTAKE")
 	for _, p := range pitfalls {
-		fmt.Fprintf(table, "%s\ta program that %s\n", p.name, p.mistake)
+		fmt.Fprintf(table, "%s\t%s\ta program that %s\n", p.name, p.rules, p.mistake)
 	}
 	_ = table.Flush()
 }

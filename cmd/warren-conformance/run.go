@@ -34,7 +34,7 @@ type result struct {
 
 func (r result) failed() bool { return len(r.mistakes) > 0 }
 
-// tryAll tries the selected pitfalls and prints a report. Pitfalls that restart the broker are tried last.
+// tryAll tries the selected pitfalls and prints a report. Pitfalls that disturb the whole broker are tried last, one by one.
 func tryAll(p *program.Program, settings *settings, broker brokers.Broker, private *brokers.Private, out io.Writer) ([]result, error) {
 	temporary := settings.logs == ""
 	if temporary {
@@ -50,7 +50,7 @@ func tryAll(p *program.Program, settings *settings, broker brokers.Broker, priva
 	var running sync.WaitGroup
 	for i, each := range settings.pitfalls {
 		results[i] = result{pitfall: each, skipped: skip(each, settings, private)}
-		if each.restarts || results[i].skipped != "" {
+		if each.alone || results[i].skipped != "" {
 			continue
 		}
 		running.Go(func() {
@@ -61,7 +61,7 @@ func tryAll(p *program.Program, settings *settings, broker brokers.Broker, priva
 	}
 	running.Wait()
 	for i, each := range settings.pitfalls {
-		if each.restarts && results[i].skipped == "" {
+		if each.alone && results[i].skipped == "" {
 			try(p.Context(), &results[i], settings, broker, private)
 		}
 	}
@@ -77,7 +77,7 @@ func tryAll(p *program.Program, settings *settings, broker brokers.Broker, priva
 	return results, nil
 }
 
-// findBroker returns the first broker of WARREN_TEST_BROKERS, or starts a private one that trials may restart.
+// findBroker returns the first broker of WARREN_TEST_BROKERS, or starts a private one that trials may disturb.
 func findBroker(p *program.Program) (brokers.Broker, *brokers.Private) {
 	if os.Getenv("WARREN_TEST_BROKERS") != "" {
 		return brokers.Newest(p), nil
@@ -93,8 +93,8 @@ func skip(p pitfall, settings *settings, private *brokers.Private) string {
 		return fmt.Sprintf("does not apply to strategy %s", settings.strategy)
 	case p.pauses && !settings.followsPause:
 		return "not tried without -follows-pause"
-	case p.restarts && private == nil:
-		return "not tried, because brokers from WARREN_TEST_BROKERS are never restarted"
+	case p.alone && private == nil:
+		return "not tried with WARREN_TEST_BROKERS, because it disturbs all clients of the broker"
 	}
 	return ""
 }

@@ -49,7 +49,7 @@ type trial struct {
 	settings    *settings
 	limit       time.Duration // how long the trial waits for an expected event
 	vhost       *brokers.VHost
-	private     *brokers.Private // the broker, if the trial may restart it
+	private     *brokers.Private // the broker, if the trial may disturb it
 	user        brokers.User
 	contract    contract.Contract
 	desired     topology.Topology
@@ -60,7 +60,7 @@ type trial struct {
 	journal     *journal
 	subject     *subject
 	sent        []message
-	deadLetters map[string]amqp.Delivery // dead letters by the ID of the message
+	deadLetters map[string][]amqp.Delivery // dead letters by the ID of the message, in the order of their arrival
 }
 
 // message is a message that was sent.
@@ -73,7 +73,7 @@ type message struct {
 func newTrial(p *program.Program, r *result, settings *settings, broker brokers.Broker, private *brokers.Private) *trial {
 	t := &trial{
 		Program: p, result: r, settings: settings, limit: settings.limit, private: private,
-		journal: &journal{}, deadLetters: map[string]amqp.Delivery{},
+		journal: &journal{}, deadLetters: map[string][]amqp.Delivery{},
 	}
 	cq := &v1alpha1.ConsumerQueue{}
 	cq.Name = "jobs"
@@ -150,6 +150,13 @@ func (t *trial) routes() []contract.Route {
 		routes = append(routes, *t.contract.Park)
 	}
 	return routes
+}
+
+// intercept starts a proxy for the next start of the program. decide decides about each frame between the program and t.proxy.
+func (t *trial) intercept(decide func(netfault.Frame) netfault.Verdict) *netfault.FrameProxy {
+	proxy := netfault.NewFrameProxy(t, t.proxy.URI, decide)
+	t.address = proxy.Address
+	return proxy
 }
 
 // environment returns the environment variables of the program.
@@ -232,7 +239,7 @@ func (t *trial) settle() {
 func (t *trial) missing() []string {
 	var missing []string
 	for _, m := range t.sent {
-		if _, dead := t.deadLetters[m.id]; t.journal.handled(m.id) == 0 && !dead {
+		if t.journal.handled(m.id) == 0 && len(t.deadLetters[m.id]) == 0 {
 			missing = append(missing, m.id)
 		}
 	}
@@ -258,8 +265,8 @@ func (t *trial) evaluate() {
 		t.addMistake("%d of %d messages still wait in a queue: %s", len(missing), len(t.sent), list(missing))
 	}
 	for _, m := range t.sent {
-		t.result.repeated += max(0, t.journal.handled(m.id)-1)
-		_, dead := t.deadLetters[m.id]
+		t.result.repeated += max(0, t.journal.handled(m.id)-1) + max(0, len(t.deadLetters[m.id])-1)
+		dead := len(t.deadLetters[m.id]) > 0
 		switch {
 		case dead && !m.dies:
 			t.addMistake("message %s is a dead letter instead of handled", m.id)
@@ -299,12 +306,8 @@ func list(ids []string) string {
 // readDeadLetters removes and records the messages of the dead-letter queue.
 func (t *trial) readDeadLetters() {
 	for _, deadLetter := range t.take(t.contract.DeadLetterQueue) {
-		_, id, found := strings.Cut(string(deadLetter.Body), " ")
-		if _, twice := t.deadLetters[id]; twice {
-			t.result.repeated++
-		}
-		if found {
-			t.deadLetters[id] = deadLetter
+		if _, id, found := strings.Cut(string(deadLetter.Body), " "); found {
+			t.deadLetters[id] = append(t.deadLetters[id], deadLetter)
 		}
 	}
 }

@@ -54,6 +54,7 @@ type FrameProxy struct {
 	mu       sync.Mutex
 	accepted int // connections
 	open     []net.Conn
+	closed   map[int]bool // by the number of the connection
 	lanes    []*lane
 	released chan struct{} // closed by Release
 	stranded bool
@@ -67,7 +68,7 @@ func NewFrameProxy(tb TB, target string, decide func(Frame) Verdict) *FrameProxy
 	if err != nil {
 		tb.Fatal(err)
 	}
-	p := &FrameProxy{decide: decide, target: uri.Host, released: make(chan struct{})}
+	p := &FrameProxy{decide: decide, target: uri.Host, closed: map[int]bool{}, released: make(chan struct{})}
 	p.Address = Listen(tb, func(client net.Conn) { go p.serve(client) })
 	p.URI = uri.Scheme + "://" + p.Address
 	tb.Cleanup(p.end)
@@ -86,6 +87,7 @@ func (p *FrameProxy) serve(client net.Conn) {
 	if !ok {
 		return
 	}
+	defer p.setClosed(number)
 	go func() {
 		defer func() { _, _ = client.Close(), server.Close() }()
 		const protocolHeader = 8 // sent before the first frame
@@ -104,6 +106,19 @@ func (p *FrameProxy) add(client, server net.Conn) (number int, ok bool) {
 	p.accepted++
 	p.open = append(p.open, client, server)
 	return p.accepted, !p.ended
+}
+
+func (p *FrameProxy) setClosed(connection int) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.closed[connection] = true
+}
+
+// IsOpen reports whether no side has closed a connection.
+func (p *FrameProxy) IsOpen(connection int) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return connection <= p.accepted && !p.closed[connection]
 }
 
 func (p *FrameProxy) end() {

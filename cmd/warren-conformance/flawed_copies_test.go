@@ -1,0 +1,167 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+
+	"github.com/warren-mq/warren/consumer/contract"
+)
+
+// copyOf returns the copy of a delivery.
+func (p *rawProgram) copyOf(d amqp.Delivery, action contract.Action) amqp.Publishing {
+	message := amqp.Publishing{
+		Headers: action.Headers, ContentType: d.ContentType, ContentEncoding: d.ContentEncoding, DeliveryMode: amqp.Persistent,
+		Priority: d.Priority, CorrelationId: d.CorrelationId, ReplyTo: d.ReplyTo, MessageId: d.MessageId, Timestamp: d.Timestamp,
+		Type: d.Type, AppId: d.AppId, Body: d.Body,
+	}
+	switch p.fault {
+	case dropsProperties:
+		message = amqp.Publishing{Headers: amqp.Table{contract.HeaderRetryCount: action.Headers[contract.HeaderRetryCount]}, Body: d.Body}
+	case copiesAll:
+		message.Expiration, message.UserId = d.Expiration, d.UserId
+		for name, value := range d.Headers {
+			message.Headers[name] = cmp.Or[any](message.Headers[name], value)
+		}
+	}
+	if header, missing := strings.CutPrefix(string(p.fault), without); missing {
+		delete(message.Headers, header)
+	}
+	return message
+}
+
+func (p *rawProgram) routeOf(action contract.Action) contract.Route {
+	tiers := p.contract.Load().Tiers
+	switch {
+	case p.fault == alwaysFirstTier && !action.GivenUp:
+		return tiers[0].Route
+	case p.fault == alwaysLastTier && !action.GivenUp:
+		return tiers[len(tiers)-1].Route
+	}
+	return *action.Route
+}
+
+func (p *rawProgram) isMandatory(action contract.Action) bool {
+	return p.fault != notMandatory && (p.fault != parksWithoutMandatory || !action.GivenUp)
+}
+
+// copier publishes copies on its own connection, one at a time.
+type copier struct {
+	mu         sync.Mutex
+	connection *amqp.Connection
+	channel    *amqp.Channel
+	returned   chan amqp.Return
+	blocked    atomic.Bool // the broker has an alarm
+}
+
+// publish publishes a copy and reports whether the broker accepted it. After an error, the next try opens another connection.
+func (c *copier) publish(p *rawProgram, message amqp.Publishing, route contract.Route, mandatory bool) (accepted bool, err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	accepted, err = c.tryToPublish(p, message, route, mandatory)
+	for err != nil && p.fault == opensWithoutDelay {
+		c.channel = nil
+		accepted, err = c.tryToPublish(p, message, route, mandatory)
+	}
+	if err == nil {
+		return accepted, nil
+	}
+	c.channel = nil
+	if c.connection != nil && p.fault != copiesTwice && p.fault != sharesConnection {
+		_ = c.connection.CloseDeadline(time.Now().Add(5 * time.Second))
+		c.connection = nil
+	}
+	return false, err
+}
+
+func (c *copier) tryToPublish(p *rawProgram, message amqp.Publishing, route contract.Route, mandatory bool) (accepted bool, err error) {
+	if c.channel == nil {
+		if err := c.open(p); err != nil {
+			return false, err
+		}
+	}
+	confirm, err := c.channel.PublishWithDeferredConfirm(route.Exchange, route.RoutingKey, mandatory, false, message)
+	if err != nil || p.fault == noConfirms {
+		return err == nil, err
+	}
+	if err := c.await(p, confirm); err != nil {
+		return false, err
+	}
+	select {
+	case <-c.returned: // basic.return arrives before the confirm
+		return false, nil
+	default:
+		return confirm.Acked() || p.fault == ignoresNegative, nil
+	}
+}
+
+func (c *copier) open(p *rawProgram) (err error) {
+	if p.fault == sharesConnection {
+		p.mu.Lock()
+		c.connection = p.shared
+		p.mu.Unlock()
+	}
+	if c.connection == nil || c.connection.IsClosed() {
+		if c.connection, err = p.dial(); err != nil {
+			return err
+		}
+		blocked := c.connection.NotifyBlocked(make(chan amqp.Blocking, 1))
+		go func() {
+			for notice := range blocked {
+				c.blocked.Store(notice.Active)
+			}
+			c.blocked.Store(false)
+		}()
+	}
+	channel, err := c.connection.Channel()
+	if err != nil {
+		return err
+	}
+	c.channel, c.returned = channel, channel.NotifyReturn(make(chan amqp.Return, 1))
+	return channel.Confirm(false)
+}
+
+// await waits for a confirm, without a timeout during an alarm.
+func (c *copier) await(p *rawProgram, confirm *amqp.DeferredConfirmation) error {
+	const timeout, tick = 5 * time.Second, 100 * time.Millisecond
+	for waited := time.Duration(0); waited < timeout; waited += tick {
+		select {
+		case <-confirm.Done():
+			if c.channel.IsClosed() {
+				return fmt.Errorf("the channel was closed: %w", amqp.ErrClosed)
+			}
+			return nil
+		case <-time.After(tick):
+		}
+		if c.blocked.Load() && p.fault != ignoresBlocked {
+			waited = 0
+		}
+	}
+	return context.DeadlineExceeded
+}
+
+// plain converts tables of amqp091-go to maps, which package contract reads.
+func plain(value any) any {
+	switch value := value.(type) {
+	case amqp.Table:
+		table := make(map[string]any, len(value))
+		for name, each := range value {
+			table[name] = plain(each)
+		}
+		return table
+	case []any:
+		list := slices.Clone(value)
+		for i, each := range list {
+			list[i] = plain(each)
+		}
+		return list
+	}
+	return value
+}
