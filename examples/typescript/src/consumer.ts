@@ -295,13 +295,16 @@ export class Consumer<T> {
   ): Promise<Settlement> {
     const { userId, expiration, clusterId, headers, deliveryMode, ...kept } = message.properties;
     const began = Date.now();
+    const answerBy = Math.max(returnAt, began + 1_000); // a late failure gets a short time, or else it would use no attempt
     for (let pause = 250; !session.over.aborted; pause = Math.min(2 * pause, 10_000)) {
       const action = decide(session.contract, delivery, outcome); // the contract may have another tier by now
       if (action.verb !== "publish") {
         return action.verb;
       }
       try {
-        await this.publisher.publish(action.route!, message.content, outcome.copyId!, { ...kept, headers: action.headers } as AmqpOptions.Publish);
+        const options = { ...kept, headers: action.headers } as AmqpOptions.Publish;
+        const published = this.publisher.publish(action.route!, message.content, outcome.copyId!, options);
+        await within(answerBy - Date.now(), published, "publish a copy", session.over); // an alarm may last longer
         return "ack";
       } catch (failure) {
         this.options.log("copy not taken", { ...action.route, reason: String(failure) });
@@ -309,10 +312,10 @@ export class Consumer<T> {
       if (action.otherwise && Date.now() - began > 30_000) {
         return action.otherwise;
       }
-      if (Date.now() > returnAt) { // after the first try: a late failure uses its attempt, too
+      if (Date.now() >= returnAt) { // after the first try: a late failure uses its attempt, too
         return "return";
       }
-      await sleep(pause, session.over);
+      await sleep(Math.min(pause, returnAt - Date.now()), session.over);
     }
     return "return"; // which has no effect: the session is over
   }

@@ -1,11 +1,19 @@
 import type { ChannelModel, ConfirmChannel, Options } from "amqplib";
 import type { Route } from "./contract.js";
-import { closeConnection, Late, openConnection, within } from "./connection.js";
+import { Alarm, closeConnection, Late, openConnection } from "./connection.js";
 
 const confirmTimeout = 30_000;
 
+/** A connection. It can be closed more than once. */
+interface Link {
+  connection: ChannelModel;
+  alarm: Alarm;
+  close: () => Promise<void>;
+}
+
 /** A confirm channel, with what the broker has returned on it. */
 interface Line {
+  link: Link;
   channel: ConfirmChannel;
   returned: Map<string, string>;
   reason?: Error;
@@ -16,14 +24,15 @@ interface Line {
  * A channel that the broker closes is replaced at the next publish.
  */
 export class Publisher {
-  private connection: Promise<ChannelModel> | undefined;
+  private link: Promise<Link> | undefined;
   private line: Promise<Line> | undefined;
 
   constructor(private readonly url: string) {}
 
   /**
    * Resolves when the broker has confirmed a message and has not returned it. Otherwise the promise is rejected, and it may be unknown
-   * whether the broker has the message: publish it again with the same copyId.
+   * whether the broker has the message: publish it again with the same copyId. While the broker has an alarm, the promise is pending: on
+   * another connection, the message would be published twice.
    */
   async publish(route: Route, content: Buffer, copyId: string, options: Options.Publish): Promise<void> {
     const line = await this.open();
@@ -42,22 +51,18 @@ export class Publisher {
       });
     });
     try {
-      await within(confirmTimeout, confirmed, "confirm of a copy");
+      await line.link.alarm.within(confirmTimeout, confirmed, "confirm of a copy");
     } catch (failure) {
-      confirmed.catch(() => undefined);
       if (failure instanceof Late) {
-        await this.close(); // a channel that confirms nothing is of no use
+        await line.link.close(); // so that no other channel is open when the message is published again
       }
       throw failure;
     }
   }
 
   async close(): Promise<void> {
-    const connection = await this.connection?.catch(() => undefined);
-    this.connection = this.line = undefined;
-    if (connection) {
-      await closeConnection(connection);
-    }
+    const link = await this.link?.catch(() => undefined);
+    await link?.close();
   }
 
   /** All who publish at the same time wait for the same channel. */
@@ -69,20 +74,35 @@ export class Publisher {
     return this.line;
   }
 
-  private async openLine(): Promise<Line> {
-    this.connection ??= openConnection(this.url, "copies").catch((failure: unknown) => {
-      this.connection = undefined;
-      throw failure;
+  private connect(): Promise<Link> {
+    const opening = openConnection(this.url, "copies").then((connection): Link => {
+      let closing: Promise<void> | undefined;
+      const close = (): Promise<void> => {
+        forget();
+        return (closing ??= closeConnection(connection));
+      };
+      connection.once("close", forget);
+      return { connection, alarm: new Alarm(connection), close };
     });
-    const opening = this.connection;
-    const connection = await opening;
-    connection.once("close", () => {
-      if (this.connection === opening) {
-        this.connection = this.line = undefined;
+    const forget = (): void => {
+      if (this.link === opening) {
+        this.link = this.line = undefined;
       }
-    });
-    const channel = await within(10_000, connection.createConfirmChannel(), "open a channel");
-    const line: Line = { channel, returned: new Map() };
+    };
+    opening.catch(forget);
+    return opening;
+  }
+
+  private async openLine(): Promise<Line> {
+    const link = await (this.link ??= this.connect());
+    let channel: ConfirmChannel;
+    try {
+      channel = await link.alarm.within(10_000, link.connection.createConfirmChannel(), "open a channel");
+    } catch (failure) {
+      await link.close();
+      throw failure;
+    }
+    const line: Line = { link, channel, returned: new Map() };
     channel.on("return", (message) => {
       line.returned.set(String(message.properties.headers?.["x-copy-id"]), String((message.fields as { replyText?: string }).replyText));
     });
