@@ -109,6 +109,7 @@ func twoChannels(t *trial) {
 		beside       = map[channel]bool{} // whether that channel was open at the last basic.publish of each channel
 		again, early bool                 // the copy was published again, and while that channel was open
 	)
+	mu.Lock() // the function reads proxy
 	proxy = t.intercept(func(f netfault.Frame) netfault.Verdict {
 		mu.Lock()
 		defer mu.Unlock()
@@ -127,6 +128,7 @@ func twoChannels(t *trial) {
 		}
 		return netfault.Pass
 	})
+	mu.Unlock()
 	t.sendFatal("permanent")
 	t.start()
 	t.until(t.limit+beyondConfirm, func() bool {
