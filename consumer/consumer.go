@@ -47,6 +47,7 @@ type Consumer struct {
 	stateMu          sync.Mutex // held while the state changes and the observers are called
 	reporter         reporter
 	log              limitedLog
+	virtualHosts     virtualHosts
 }
 
 // New creates a consumer for the queue of a contract. The source is a contract.Contract or a contract.File. A File that does not

@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"log/slog"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -69,6 +70,7 @@ func (c *Consumer) open(ctx context.Context, current contract.Contract, given *s
 	}
 	limit, cancel := context.WithTimeout(context.WithoutCancel(ctx), connectTimeout)
 	defer cancel()
+	c.compareVirtualHosts(connection, current, given.logger)
 	defer context.AfterFunc(limit, connection.Kill)() // channel requests have no timeout of their own
 	closed, cancelled := make(chan *amqp.Error, 1), make(chan string, 1)
 	channel, err := connection.ConsumingChannel(closed, cancelled)
@@ -95,6 +97,27 @@ func (c *Consumer) open(ctx context.Context, current contract.Contract, given *s
 		return nil, consumeError(err, current)
 	}
 	return s, nil
+}
+
+// virtualHosts is what compareVirtualHosts has compared.
+type virtualHosts struct {
+	connection transport.Connection
+	queue      string
+	ofContract string
+}
+
+// compareVirtualHosts warns once for each connection and contract that name different virtual hosts. It is no error, because
+// contract.Default names "/" wherever the queue is.
+func (c *Consumer) compareVirtualHosts(connection transport.Connection, current contract.Contract, logger *slog.Logger) {
+	compared := virtualHosts{connection, current.Queue, current.VirtualHost}
+	if compared == c.virtualHosts {
+		return
+	}
+	c.virtualHosts = compared
+	if connected := connection.VirtualHost(); connected != "" && connected != current.VirtualHost {
+		logger.Warn("The contract names another virtual host than the URI; the consumer uses the queue in the virtual host of the URI",
+			"queue", current.Queue, "contract_virtual_host", current.VirtualHost, "uri_virtual_host", connected)
+	}
 }
 
 // tag returns the consumer tag. RabbitMQ allows 255 bytes.

@@ -4,6 +4,8 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -325,4 +327,38 @@ func TestALostConnectionAfterTwentyRejects(t *testing.T) {
 		g.Expect(dead.Kind).To(Equal("exhausted"))
 		g.Expect(tried.list()).To(Equal(append(oneTo(23), 23, 24, 25)))
 	})
+}
+
+// RabbitMQ cannot report a wrong virtual host, if that virtual host has a queue of the same name.
+func TestAContractOfAnotherVirtualHostIsReported(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, brokers.Newest(t), none)
+	for virtualHost, warned := range map[string]bool{w.Name: false, "/": true} {
+		w.contract.VirtualHost = virtualHost
+		log := &lines{}
+		running := w.run(w.conn(), func(context.Context, *consumer.Message[string]) error { return nil },
+			consumer.WithLogger(slog.New(slog.NewTextHandler(log, nil))))
+		NewWithT(t).Eventually(running.Health).WithTimeout(deadline.For(20 * time.Second)).Should(HaveField("State", consumer.StateDelivering))
+		NewWithT(t).Expect(running.end()).To(Succeed())
+		names := fmt.Sprintf("contract_virtual_host=%s uri_virtual_host=%q", virtualHost, w.Name) // slog quotes a name with spaces
+		NewWithT(t).Expect(strings.Contains(log.text(), names)).To(Equal(warned), log.text())
+	}
+}
+
+// lines collects a log.
+type lines struct {
+	mu  sync.Mutex
+	all strings.Builder
+}
+
+func (l *lines) Write(line []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.all.Write(line)
+}
+
+func (l *lines) text() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.all.String()
 }

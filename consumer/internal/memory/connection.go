@@ -73,6 +73,9 @@ func (c *connection) IsClosed() bool {
 	return c.closed
 }
 
+// VirtualHost returns "", because a test may give several contracts to consumers of one broker.
+func (c *connection) VirtualHost() string { return "" }
+
 // MaxFrame returns RabbitMQ's default frame size.
 func (c *connection) MaxFrame() int { return 131072 }
 

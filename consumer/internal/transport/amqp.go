@@ -147,6 +147,8 @@ func (c *amqpConnection) PublishingChannel(closed chan *amqp.Error, returned cha
 	return publishingChannel{channel}, nil
 }
 
+func (c *amqpConnection) VirtualHost() string { return c.Config.Vhost }
+
 func (c *amqpConnection) MaxFrame() int { return c.Config.FrameSize }
 
 func (c *amqpConnection) Close(deadline time.Time) error {

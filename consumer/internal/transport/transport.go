@@ -28,6 +28,8 @@ type Connection interface {
 	PublishingChannel(closed chan *amqp.Error, returned chan amqp.Return) (PublishingChannel, error)
 	// IsClosed reports whether the connection is closed.
 	IsClosed() bool
+	// VirtualHost returns the name of the virtual host; "" if the broker has none.
+	VirtualHost() string
 	// MaxFrame returns the maximum size of a frame in bytes; 0 if unlimited.
 	MaxFrame() int
 	// Close closes the connection with AMQP's closing handshake, or without it after the deadline.
