@@ -180,14 +180,14 @@ func (w *worker) receiveBatch() bool {
 	case <-s.stopped:
 		return false
 	case next := <-s.inbox:
-		w.arrived = append(w.arrived, next)
+		w.keep(next)
 	}
 	timer := time.NewTimer(s.settings.batch.wait - time.Since(w.arrived[0].at))
 	defer timer.Stop()
 	for size := min(s.settings.batch.size, s.window()); len(w.arrived) < size; {
 		select {
 		case next := <-s.inbox: // before the timer, which may have fired
-			w.arrived = append(w.arrived, next)
+			w.keep(next)
 			continue
 		default:
 		}
@@ -197,7 +197,7 @@ func (w *worker) receiveBatch() bool {
 		case <-timer.C:
 			return true
 		case next := <-s.inbox:
-			w.arrived = append(w.arrived, next)
+			w.keep(next)
 		}
 	}
 	return true

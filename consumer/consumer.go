@@ -48,6 +48,7 @@ type Consumer struct {
 	reporter         reporter
 	log              limitedLog
 	virtualHosts     virtualHosts
+	current          atomic.Pointer[session] // whose workers run; nil if there is none
 }
 
 // New creates a consumer for the queue of a contract. The source is a contract.Contract or a contract.File. A File that does not

@@ -46,6 +46,7 @@ func (s *session) drain() error {
 		}
 	}
 	s.returnAndClose()
+	s.consumer.current.CompareAndSwap(s, nil)
 	s.cancel(ErrDraining)
 	if len(abandoned) > 0 {
 		return &DrainError{Abandoned: abandoned}

@@ -127,6 +127,7 @@ func (s *session) tag() string {
 }
 
 func (s *session) startWorkers() {
+	s.consumer.current.Store(s)
 	go s.acker.run()
 	go s.watch()
 	for range s.settings.concurrency {
@@ -167,6 +168,7 @@ func (s *session) ended() <-chan error { return s.over }
 func (s *session) lose(cause error) {
 	s.stop()
 	s.acker.close()
+	s.consumer.current.CompareAndSwap(s, nil)
 	s.cancel(cause)
 	_ = s.withTimeout(closeTimeout, s.channel.Close) // the broker may have closed it
 }

@@ -41,6 +41,11 @@ type Health struct {
 	Reconnects int `json:"reconnects"`
 	// Active is how many handlers run.
 	Active int `json:"active"`
+	// InFlight is how many messages these handlers have: with NewBatch, a handler has several.
+	InFlight int `json:"inFlight"`
+	// Prefetched is how many messages the consumer has received whose handler has not been called yet. They wait for a handler, for the
+	// limiter or for the rest of their batch.
+	Prefetched int `json:"prefetched"`
 	// Stuck is how many handlers still run 2 s after their context ended.
 	Stuck int `json:"stuck,omitempty"`
 	// Unconfirmed is how many copies wait for the broker's confirm, for all consumers of the Conn.
@@ -171,12 +176,13 @@ func (s *status) copyErrors(blocked bool) []string {
 func (c *Consumer) Health() Health {
 	blocked, s := c.conn.copies.isBlocked(), &c.status
 	limited := s.limited.Load() > 0
-	active, stuck, overdue := c.workers.count()
+	handlers, prefetched := c.workers.count(), c.prefetched()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	h := Health{
 		State: s.state, Since: s.since, Reconnects: s.reconnects, Paused: blocked || limited,
-		Active: active, Stuck: stuck, Unconfirmed: c.conn.copies.unconfirmed(),
+		Active: handlers.active, InFlight: handlers.inFlight, Prefetched: prefetched, Stuck: handlers.stuck,
+		Unconfirmed: c.conn.copies.unconfirmed(),
 	}
 	if current := c.contract.Load(); current != nil {
 		h.Queue = current.Queue
@@ -191,16 +197,16 @@ func (c *Consumer) Health() Health {
 	}
 	h.Live = s.state != StateDisconnected && (s.lastProgress.IsZero() || time.Since(s.lastProgress) < livenessTimeout)
 	if given := c.settings.Load(); given != nil {
-		h.Live = h.Live && overdue < given.concurrency
-		h.Ready = h.Ready && stuck < given.concurrency
+		h.Live = h.Live && handlers.overdue < given.concurrency
+		h.Ready = h.Ready && handlers.stuck < given.concurrency
 	}
 	switch {
 	case s.err != nil:
 		h.Message = s.err.Error()
 	case len(copyErrors) > 0:
 		h.Message = copyErrors[0]
-	case stuck > 0:
-		h.Message = fmt.Sprintf("%d handlers still run after their context ended; their stacks are in the log", stuck)
+	case handlers.stuck > 0:
+		h.Message = fmt.Sprintf("%d handlers still run after their context ended; their stacks are in the log", handlers.stuck)
 	case h.Paused:
 		h.Message = pauseMessage(pausing, c.paused.Load(), limited)
 	}

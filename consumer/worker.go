@@ -21,8 +21,9 @@ type worker struct {
 	ctx   context.Context // parent of the handler contexts, so that they do not contend for the lock of the session's context
 	timer *time.Timer     // ends the current context at its deadline
 
-	arrived []arrival   // for the next call of the handler
-	ready   []*Delivery // those of arrived that the handler gets
+	arrived []arrival    // for the next call of the handler
+	ready   []*Delivery  // those of arrived that the handler gets
+	waiting atomic.Int64 // how many of them wait for that call
 }
 
 // handlerContext is the context of a handler for one message or one batch. One timer per worker and three allocations per call cost
@@ -81,6 +82,7 @@ func (w *worker) start(began time.Time, d *Delivery, others ...*Delivery) *handl
 	h := &handlerContext{began: began, delivery: d, others: others, deadline: time.Now().Add(timeout), stopped: w.session.stopped}
 	h.Context, h.cancel = context.WithCancelCause(w.ctx)
 	w.current.Store(h)
+	w.waiting.Store(0)
 	w.timer.Reset(timeout)
 	return h
 }
@@ -127,6 +129,7 @@ func (w *worker) run() {
 func (w *worker) receive() bool {
 	s := w.session
 	w.arrived = w.arrived[:0]
+	w.waiting.Store(0)
 	if s.settings.batch != nil {
 		return w.receiveBatch()
 	}
@@ -134,9 +137,15 @@ func (w *worker) receive() bool {
 	case <-s.stopped:
 		return false
 	case next := <-s.inbox:
-		w.arrived = append(w.arrived, next)
+		w.keep(next)
 		return true
 	}
+}
+
+// keep adds a delivery to the next call of the handler.
+func (w *worker) keep(next arrival) {
+	w.arrived = append(w.arrived, next)
+	w.waiting.Store(int64(len(w.arrived)))
 }
 
 // limiterPause is the delay after an error of the limiter.
@@ -185,6 +194,7 @@ func (w *worker) process() {
 			w.ready = append(w.ready, d)
 		}
 	}
+	w.waiting.Store(int64(len(w.ready)))
 	if len(w.ready) == 0 || s.settings.limiter != nil && !w.limit(began) {
 		return
 	}
@@ -224,6 +234,7 @@ func (w *worker) limit(began time.Time) bool {
 	ctx, cancel := context.WithDeadlineCause(stopContext{s.ctx, s.stopped}, s.settings.latestStart(w.ready[0]), errTooLate)
 	release, err := s.acquire(ctx)
 	cancel()
+	w.waiting.Store(0)
 	switch {
 	case errors.Is(err, errTooLate):
 		s.pauseForLimiter(w.ready, began)

@@ -43,22 +43,39 @@ func (c *workerSet) of(s *session) (found []*worker) {
 	return found
 }
 
-// count returns how many handlers run, how many of them are stuck, and how many of these have exceeded their own deadline.
-func (c *workerSet) count() (active, stuck, overdue int) {
+// handlerCounts has the number of handlers that run, of their messages, of those handlers that are stuck, and of the stuck ones that have
+// exceeded their own deadline.
+type handlerCounts struct{ active, inFlight, stuck, overdue int }
+
+func (c *workerSet) count() (counts handlerCounts) {
 	for _, w := range c.of(nil) {
 		h := w.current.Load()
 		if h == nil {
 			continue
 		}
-		active++
+		counts.active++
+		counts.inFlight += 1 + len(h.others)
 		if h.stuck.Load() {
-			stuck++
+			counts.stuck++
 			if time.Since(h.deadline) > abandonWait {
-				overdue++
+				counts.overdue++
 			}
 		}
 	}
-	return active, stuck, overdue
+	return counts
+}
+
+// prefetched returns how many messages of the current session wait for their handler.
+func (c *Consumer) prefetched() int {
+	s := c.current.Load()
+	if s == nil {
+		return 0
+	}
+	count := len(s.inbox)
+	for _, w := range c.workers.of(s) {
+		count += int(w.waiting.Load())
+	}
+	return count
 }
 
 // stuckInterval is how often watchHandlers looks for stuck handlers.

@@ -72,32 +72,59 @@ func WithPropagation(options ...Option) consumer.ConnOption {
 	})
 }
 
-// RegisterHealthGauges registers gauges for the health of consumers: warren.consumer.ready, warren.consumer.handlers.stuck and
-// warren.consumer.copies.unconfirmed. It returns an error if the meter does not accept them.
+// healthGauges are the gauges of RegisterHealthGauges.
+var healthGauges = []struct {
+	name, description string
+	value             func(consumer.Health) int
+}{
+	{"warren.consumer.ready", "1 if the consumer is ready, else 0.", func(h consumer.Health) int {
+		if h.Ready {
+			return 1
+		}
+		return 0
+	}},
+	{
+		"warren.consumer.messages.in_flight", "Messages whose handlers run.",
+		func(h consumer.Health) int { return h.InFlight },
+	},
+	{
+		"warren.consumer.messages.prefetched", "Received messages whose handler has not been called yet.",
+		func(h consumer.Health) int { return h.Prefetched },
+	},
+	{
+		"warren.consumer.handlers.stuck", "Handlers that still run after their context ended.",
+		func(h consumer.Health) int { return h.Stuck },
+	},
+	{
+		"warren.consumer.copies.unconfirmed", "Copies of failed messages that wait for the broker's confirm.",
+		func(h consumer.Health) int { return h.Unconfirmed },
+	},
+}
+
+// RegisterHealthGauges registers gauges for the health of consumers: warren.consumer.ready, warren.consumer.messages.in_flight,
+// warren.consumer.messages.prefetched, warren.consumer.handlers.stuck and warren.consumer.copies.unconfirmed. It returns an error if the
+// meter does not accept them.
 func RegisterHealthGauges(consumers []*consumer.Consumer, options ...Option) (metric.Registration, error) {
 	meter := apply(options).meters.Meter(scope)
-	ready, err1 := meter.Int64ObservableGauge("warren.consumer.ready", metric.WithDescription("1 if the consumer is ready, else 0."))
-	stuck, err2 := meter.Int64ObservableGauge("warren.consumer.handlers.stuck",
-		metric.WithDescription("Handlers that still run after their context ended."))
-	unconfirmed, err3 := meter.Int64ObservableGauge("warren.consumer.copies.unconfirmed",
-		metric.WithDescription("Copies of failed messages that wait for the broker's confirm."))
-	if err := errors.Join(err1, err2, err3); err != nil {
+	gauges := make([]metric.Int64ObservableGauge, len(healthGauges))
+	all, errs := make([]metric.Observable, len(healthGauges)), make([]error, len(healthGauges))
+	for i, g := range healthGauges {
+		gauges[i], errs[i] = meter.Int64ObservableGauge(g.name, metric.WithDescription(g.description))
+		all[i] = gauges[i]
+	}
+	if err := errors.Join(errs...); err != nil {
 		return nil, err
 	}
 	return meter.RegisterCallback(func(_ context.Context, o metric.Observer) error {
 		for _, c := range consumers {
 			health := c.Health()
 			queue := metric.WithAttributes(semconv.MessagingDestinationName(health.Queue))
-			isReady := int64(0)
-			if health.Ready {
-				isReady = 1
+			for i, g := range healthGauges {
+				o.ObserveInt64(gauges[i], int64(g.value(health)), queue)
 			}
-			o.ObserveInt64(ready, isReady, queue)
-			o.ObserveInt64(stuck, int64(health.Stuck), queue)
-			o.ObserveInt64(unconfirmed, int64(health.Unconfirmed), queue)
 		}
 		return nil
-	}, ready, stuck, unconfirmed)
+	}, all...)
 }
 
 func apply(options []Option) config {

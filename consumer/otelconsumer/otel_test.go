@@ -160,7 +160,7 @@ func TestGauges(t *testing.T) {
 				return nil
 			}
 			return errors.New("no stock")
-		}, consumer.WithTimeout(time.Second))
+		}, consumer.WithTimeout(time.Second), consumer.WithConcurrency(2), consumer.WithPrefetch(5))
 		_, err := otelconsumer.RegisterHealthGauges([]*consumer.Consumer{b.Consumer()},
 			otelconsumer.WithMeterProvider(sdkmetric.NewMeterProvider(sdkmetric.WithReader(reader))))
 		if err != nil {
@@ -171,8 +171,13 @@ func TestGauges(t *testing.T) {
 		b.Publish(consumer.Publishing{Body: []byte("hangs")})
 		b.Publish(consumer.Publishing{Body: []byte("fails")})
 		b.Wait(10 * time.Second)
+		for range 3 {
+			b.Publish(consumer.Publishing{Body: []byte("hangs")})
+		}
+		b.Wait(0)
 		want := map[string]int64{
-			"warren.consumer.ready": 1, "warren.consumer.handlers.stuck": 1, "warren.consumer.copies.unconfirmed": 1,
+			"warren.consumer.ready": 1, "warren.consumer.messages.in_flight": 2, "warren.consumer.messages.prefetched": 2,
+			"warren.consumer.handlers.stuck": 1, "warren.consumer.copies.unconfirmed": 1,
 		}
 		if diff := cmp.Diff(want, gaugesOf(t, reader)); diff != "" {
 			t.Errorf("gauges (-want +got):\n%s", diff)
