@@ -48,7 +48,6 @@ type Consumer struct {
 	reporter         reporter
 	log              limitedLog
 	virtualHosts     virtualHosts
-	current          atomic.Pointer[session] // whose workers run; nil if there is none
 }
 
 // New creates a consumer for the queue of a contract. The source is a contract.Contract or a contract.File. A File that does not
@@ -104,6 +103,7 @@ func Decode[T any](decode func(*Delivery) (T, error), handle Handler[T]) Handler
 
 func newHandleFunc[T any](decode func(d *Delivery, body *T) error, handle Handler[T]) HandleFunc {
 	return func(ctx context.Context, d *Delivery) error {
+		d.recordContext(ctx)
 		m := &Message[T]{Delivery: d}
 		if err := decodeSafely(decode, m); err != nil {
 			return undecodable{err}

@@ -46,7 +46,7 @@ func (s *session) drain() error {
 		}
 	}
 	s.returnAndClose()
-	s.consumer.current.CompareAndSwap(s, nil)
+	s.consumer.workers.current.CompareAndSwap(s, nil)
 	s.cancel(ErrDraining)
 	if len(abandoned) > 0 {
 		return &DrainError{Abandoned: abandoned}

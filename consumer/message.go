@@ -1,6 +1,7 @@
 package consumer
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -34,6 +35,9 @@ type Delivery struct {
 	progress  contract.Progress
 	arrived   time.Time // the broker measures the consumer timeout from then on
 	release   func()    // returns the permission of the limiter once the message is settled; may be nil
+
+	ctx      context.Context // of the first call of the handler
+	ctxState atomic.Int32    // ctxRecorded: ctx may be read
 
 	probe   bool         // the breaker tries the message
 	handled atomic.Int32 // how the handler ended, such as handlerSucceeded
@@ -97,10 +101,14 @@ func (d *Delivery) readHeaders() map[string]error {
 
 // asDelivered returns the delivery without the changes of its handler, which may still run.
 func (d *Delivery) asDelivered() *Delivery {
-	return &Delivery{
+	unchanged := &Delivery{
 		Raw: d.delivered, contract: d.contract, delivered: d.delivered, facts: d.facts, progress: d.progress, arrived: d.arrived,
 		release: d.release, probe: d.probe,
 	}
+	if d.ctxState.Load() == ctxRecorded {
+		unchanged.recordContext(d.ctx)
+	}
+	return unchanged
 }
 
 // ID returns the property message-id, or "" if the producer did not set it.

@@ -1,6 +1,7 @@
 package consumer
 
 import (
+	"context"
 	"sync"
 	"time"
 
@@ -69,8 +70,12 @@ type StuckHandler struct {
 // Settlement is how a delivery ended.
 type Settlement struct {
 	Delivery *Delivery
-	Result   contract.Result
-	Action   contract.Action
+	// Context has the values of the handler's context, including those of middleware, such as a span. It never ends, because the
+	// message may be settled long after the handler returned. If middleware called the handler several times, the values are those of
+	// the first call. If the handler was not called, the values are those of the context of Run.
+	Context context.Context
+	Result  contract.Result
+	Action  contract.Action
 	// Err is what the handler returned.
 	Err error
 	// Took is the time from the delivery to its end at the handler.
@@ -82,7 +87,9 @@ type Settlement struct {
 // Publication is an attempt to publish a copy.
 type Publication struct {
 	Delivery *Delivery
-	Route    contract.Route
+	// Context is as in Settlement.
+	Context context.Context
+	Route   contract.Route
 	// Err is nil once the broker has confirmed the copy.
 	Err  error
 	Took time.Duration

@@ -31,6 +31,7 @@ type session struct {
 	cancelled  chan string
 	over       chan error // why the session ended
 
+	values  context.Context // of Run; never ends
 	ctx     context.Context // of handlers and copies
 	cancel  context.CancelCauseFunc
 	stopped chan struct{} // closed when no further delivery is handled
@@ -84,7 +85,8 @@ func (c *Consumer) open(ctx context.Context, current contract.Contract, given *s
 		inbox: make(chan arrival, given.prefetch), gathering: make(chan struct{}, 1),
 	}
 	s.stop = sync.OnceFunc(func() { close(s.stopped) })
-	s.ctx, s.cancel = context.WithCancelCause(context.WithoutCancel(ctx))
+	s.values = context.WithoutCancel(ctx)
+	s.ctx, s.cancel = context.WithCancelCause(s.values)
 	c.setState(StateDeclaringQoS, nil)
 	if err := channel.Qos(given.prefetch, 0, false); err != nil {
 		s.lose(err)
@@ -127,7 +129,7 @@ func (s *session) tag() string {
 }
 
 func (s *session) startWorkers() {
-	s.consumer.current.Store(s)
+	s.consumer.workers.current.Store(s)
 	go s.acker.run()
 	go s.watch()
 	for range s.settings.concurrency {
@@ -168,7 +170,7 @@ func (s *session) ended() <-chan error { return s.over }
 func (s *session) lose(cause error) {
 	s.stop()
 	s.acker.close()
-	s.consumer.current.CompareAndSwap(s, nil)
+	s.consumer.workers.current.CompareAndSwap(s, nil)
 	s.cancel(cause)
 	_ = s.withTimeout(closeTimeout, s.channel.Close) // the broker may have closed it
 }
@@ -182,7 +184,10 @@ func (s *session) settle(d *Delivery, o contract.Outcome, failure error, began t
 		o.CopyID = fmt.Sprintf("%s-%d", s.id, d.Raw.DeliveryTag)
 		o.Client = s.consumer.conn.name
 	}
-	end := Settlement{Delivery: d, Result: o.Result, Action: d.contract.Decide(d.facts, o), Err: failure, Took: time.Since(began)}
+	end := Settlement{
+		Delivery: d, Context: d.handlerValues(s.values), Result: o.Result, Action: d.contract.Decide(d.facts, o), Err: failure,
+		Took: time.Since(began),
+	}
 	switch {
 	case end.Action.Verb == contract.VerbPublish:
 		s.consumer.logRefusedHeaders(d, refused)
@@ -314,7 +319,9 @@ func (s *session) forward(d *Delivery, o contract.Outcome, a contract.Action) (c
 func (s *session) publish(ctx context.Context, d *Delivery, message amqp.Delivery, a contract.Action, alone bool) error {
 	began := time.Now()
 	err := s.consumer.conn.copies.publish(ctx, *a.Route, copyOf(message, a, s.connection.MaxFrame()), alone)
-	s.consumer.reportPublished(Publication{Delivery: d, Route: *a.Route, Err: err, Took: time.Since(began)})
+	s.consumer.reportPublished(Publication{
+		Delivery: d, Context: d.handlerValues(s.values), Route: *a.Route, Err: err, Took: time.Since(began),
+	})
 	return err
 }
 

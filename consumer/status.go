@@ -176,7 +176,7 @@ func (s *status) copyErrors(blocked bool) []string {
 func (c *Consumer) Health() Health {
 	blocked, s := c.conn.copies.isBlocked(), &c.status
 	limited := s.limited.Load() > 0
-	handlers, prefetched := c.workers.count(), c.prefetched()
+	handlers, prefetched := c.workers.count(), c.workers.prefetched()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	h := Health{

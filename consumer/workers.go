@@ -7,6 +7,7 @@ import (
 	"runtime"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -14,6 +15,8 @@ import (
 type workerSet struct {
 	mu      sync.Mutex
 	workers map[*worker]bool
+
+	current atomic.Pointer[session] // nil while there is none
 }
 
 func (c *workerSet) add(w *worker) {
@@ -66,13 +69,13 @@ func (c *workerSet) count() (counts handlerCounts) {
 }
 
 // prefetched returns how many messages of the current session wait for their handler.
-func (c *Consumer) prefetched() int {
+func (c *workerSet) prefetched() int {
 	s := c.current.Load()
 	if s == nil {
 		return 0
 	}
 	count := len(s.inbox)
-	for _, w := range c.workers.of(s) {
+	for _, w := range c.of(s) {
 		count += int(w.waiting.Load())
 	}
 	return count
