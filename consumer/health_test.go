@@ -67,7 +67,8 @@ func TestHealthCountsTheMessagesInTheConsumer(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
-				b := startWith(t, contract.Default("orders"), func(*memory.Broker) {}, test.create, append(test.options, consumer.WithDrainTimeout(time.Hour))...)
+				b := startWith(t, contract.Default("orders"), func(*memory.Broker) {}, test.create,
+					append(test.options, consumer.WithDrainTimeout(time.Hour))...)
 				for range test.messages {
 					b.send(t, "a")
 				}

@@ -153,7 +153,9 @@ func TestAnObserverFindsTheValuesOfTheHandlersContext(t *testing.T) {
 		},
 		"a batch": {
 			func(conn *consumer.Conn, source contract.Source, options ...consumer.Option) (*consumer.Consumer, error) {
-				return consumer.NewBatch(conn, source, 2, time.Second, func(context.Context, *consumer.Batch[string]) error { return io.EOF }, options...)
+				return consumer.NewBatch(conn, source, 2, time.Second, func(context.Context, *consumer.Batch[string]) error {
+					return io.EOF
+				}, options...)
 			},
 			[]consumer.Middleware{traced},
 			true, span,
