@@ -28,8 +28,8 @@ const (
 	// slowPatterns is how many patterns of one vhost may be slow. If more are slow, all patterns of the vhost are MatchUnknown, so that a
 	// vhost full of slow patterns costs seconds instead of minutes.
 	slowPatterns = 8
-	// heavyTime is longer than a match of a real pattern takes. A pattern also counts as slow if more than 1 % of its matches, plus heavyMatches,
-	// take longer.
+	// heavyTime is longer than a match of a real pattern takes. A pattern also counts as slow if more than 1 % of its matches, plus
+	// heavyMatches, take longer.
 	heavyTime    = 5 * time.Millisecond
 	heavyMatches = 20
 	// compiledBytes is how many bytes of patterns of one vhost are compiled. regexp2 needs up to 40 times as much memory.

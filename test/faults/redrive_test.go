@@ -344,7 +344,8 @@ func (r *redrive) numbersIn(queue string) []int {
 	return numbers
 }
 
-// watchMemory observes a manager's memory until the function is called or the test ends. It returns the first and the highest value in bytes.
+// watchMemory observes a manager's memory until the function is called or the test ends. It returns the first and the highest value in
+// bytes.
 func watchMemory(manager *Manager) func() (before, peak int) {
 	GinkgoHelper()
 	before := memoryOf(manager)

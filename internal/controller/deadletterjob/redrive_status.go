@@ -43,7 +43,8 @@ func redriveOutcome(status *v1alpha1.RedriveStatus, dryRun bool, limit *int32, h
 	switch {
 	case errors.Is(err, mover.ErrTooManyFailures):
 		return failed(v1alpha1.ReasonTooManyFailures,
-			"%s. The failed messages remain in queue %q, and status.failures lists the first of them", redriveSummary(status, dryRun), status.Source)
+			"%s. The failed messages remain in queue %q, and status.failures lists the first of them",
+			redriveSummary(status, dryRun), status.Source)
 	case errors.Is(err, mover.ErrWaitedTooLong):
 		return failed(v1alpha1.ReasonWaitedTooLong, "%s; %s. Queue %q has a delivery limit: each further attempt could lose a message",
 			redriveSummary(status, dryRun), conditions.ErrorSummary(err), status.Source)

@@ -128,19 +128,22 @@ func TestOutcomeOfARedriveThatMovedFewerMessages(t *testing.T) {
 			v1alpha1.RedriveStatus{Moved: new(int64(0)), Failed: new(int64(1))},
 			0, 0, "False Incomplete",
 			`0 of 9 messages moved, 1 could not be moved. The failed messages remain in queue "orders.dlq", and status.failures has the reasons. ` +
-				`Fix the cause, then create another Redrive`, unseen{},
+				`Fix the cause, then create another Redrive`,
+			unseen{},
 		},
 		"another consumer holds messages": {
 			v1alpha1.RedriveStatus{Moved: new(int64(5)), JobStatus: v1alpha1.JobStatus{Examined: new(int64(5))}},
 			0, 0,
 			"False Incomplete", `5 of 9 messages moved, 4 not seen: another consumer of queue "orders.dlq" holds them or has taken them. ` +
-				`Stop that consumer, then count the remaining messages`, unseen{consumers: 1},
+				`Stop that consumer, then count the remaining messages`,
+			unseen{consumers: 1},
 		},
 		"another consumer holds messages, and newer messages were moved": {
 			v1alpha1.RedriveStatus{Moved: new(int64(9)), JobStatus: v1alpha1.JobStatus{Examined: new(int64(9))}},
 			0, 0,
 			"False Incomplete", `9 of 9 messages moved, and another consumer of queue "orders.dlq" may hold messages that were not seen. ` +
-				`Stop that consumer, then count the remaining messages`, unseen{consumers: 1},
+				`Stop that consumer, then count the remaining messages`,
+			unseen{consumers: 1},
 		},
 		"a message is too large to be read": {
 			v1alpha1.RedriveStatus{
@@ -148,35 +151,41 @@ func TestOutcomeOfARedriveThatMovedFewerMessages(t *testing.T) {
 			},
 			0, 0,
 			"False Incomplete", "8 of 9 messages moved, 1 skipped (TooLarge). Warren cannot read messages of more than 16777216 bytes: consume " +
-				`them from queue "orders.dlq" with another client`, unseen{},
+				`them from queue "orders.dlq" with another client`,
+			unseen{},
 		},
 		"the queue delays returned messages": {
 			v1alpha1.RedriveStatus{Moved: new(int64(9)), JobStatus: v1alpha1.JobStatus{Examined: new(int64(9))}},
 			0, 0,
 			"False Incomplete", `9 of 9 messages moved, and queue "orders.dlq" may hide returned messages, because it delays their redelivery. ` +
-				`Wait for that delay, then count the remaining messages`, unseen{delayed: true},
+				`Wait for that delay, then count the remaining messages`,
+			unseen{delayed: true},
 		},
 		"after a crash, another consumer may hold messages": {
 			v1alpha1.RedriveStatus{Moved: new(int64(7)), JobStatus: v1alpha1.JobStatus{Examined: new(int64(9))}},
 			12, 0,
 			"False Incomplete", `at least 7 and at most 12 of 9 messages moved, and another consumer of queue "orders.dlq" may hold messages ` +
-				`that were not seen. Stop that consumer, then count the remaining messages`, unseen{consumers: 1},
+				`that were not seen. Stop that consumer, then count the remaining messages`,
+			unseen{consumers: 1},
 		},
 		"spec.maxMessages is reached": {
 			v1alpha1.RedriveStatus{Moved: new(int64(5)), JobStatus: v1alpha1.JobStatus{Examined: new(int64(5))}},
 			0, 5,
-			"True Completed", "5 of 9 messages moved", unseen{consumers: 1},
+			"True Completed", "5 of 9 messages moved",
+			unseen{consumers: 1},
 		},
 		"spec.maxMessages is reached after a crash": {
 			v1alpha1.RedriveStatus{Moved: new(int64(3)), JobStatus: v1alpha1.JobStatus{Examined: new(int64(5))}},
 			5, 5,
 			"False Incomplete", "at least 3 and at most 5 of 9 messages moved: the manager or its connection ended meanwhile, so messages may " +
-				"remain although spec.maxMessages is reached. Count the remaining messages, then create another Redrive", unseen{},
+				"remain although spec.maxMessages is reached. Count the remaining messages, then create another Redrive",
+			unseen{},
 		},
 		"all messages were moved after a crash": {
 			v1alpha1.RedriveStatus{Moved: new(int64(7)), JobStatus: v1alpha1.JobStatus{Examined: new(int64(9))}},
 			9, 0,
-			"True Completed", "at least 7 and at most 9 of 9 messages moved", unseen{},
+			"True Completed", "at least 7 and at most 9 of 9 messages moved",
+			unseen{},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -247,7 +256,7 @@ func TestOutcomeOfADryRunWithALimit(t *testing.T) {
 	}
 }
 
-// The message of a job has the reason why its expression failed, without values of a message.
+// The message of a job contains the error of its expression, without values of a message.
 func TestWhyAnExpressionFailed(t *testing.T) {
 	t.Parallel()
 	filter, wrong := newPurgeFilter(purgeOf(t, `{consumerQueueRef: {name: orders}, expectedAtMost: 1, selector: {expression: body.order.total > 5}}`), Move{})

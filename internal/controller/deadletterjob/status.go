@@ -73,12 +73,12 @@ func ended(reason string, status *v1alpha1.JobStatus, hidden unseen, summary str
 	switch {
 	case missing > 0:
 		return failed(v1alpha1.ReasonIncomplete,
-			"%s, %d not seen: another consumer of queue %q holds them or has taken them. Stop that consumer, then count the remaining messages",
-			summary, missing, status.Source)
+			"%s, %d not seen: another consumer of queue %q holds them or has taken them. Stop that consumer, then count the remaining "+
+				"messages", summary, missing, status.Source)
 	case hidden.consumers > 0:
 		return failed(v1alpha1.ReasonIncomplete,
-			"%s, and another consumer of queue %q may hold messages that were not seen. Stop that consumer, then count the remaining messages",
-			summary, status.Source)
+			"%s, and another consumer of queue %q may hold messages that were not seen. Stop that consumer, then count the remaining "+
+				"messages", summary, status.Source)
 	case status.Skipped[mover.SkippedTooLarge] > 0:
 		return failed(v1alpha1.ReasonIncomplete, "%s. Warren cannot read messages of more than %d bytes: consume them from queue %q with "+
 			"another client", summary, amqpconn.LargestBody, status.Source)

@@ -841,8 +841,7 @@ func TestLimitAfterAHalfOpenConnection(t *testing.T) {
 		const limit = 100
 		vh.Publish("", source, bodies(2000)...)
 		published, confirms := 0, 0
-		var proxy *netfault.FrameProxy
-		proxy = netfault.NewFrameProxy(t, vh.Broker.AMQPURI, func(f netfault.Frame) netfault.Verdict {
+		proxy := netfault.NewFrameProxy(t, vh.Broker.AMQPURI, func(f netfault.Frame) netfault.Verdict {
 			if f.Connection > 1 {
 				return netfault.Pass
 			}

@@ -217,7 +217,8 @@ func (r recovery) clearLeftover(ctx context.Context, cluster string, stray lefto
 const maxClockDifference = time.Minute
 
 // publishedAfter returns a time before the first sentinel of a fence was published. The name of the fence contains the time when the
-// fence was set up, by the clock of the manager that set it up. The clocks of other owners are unknown, so it returns zero for their fences.
+// fence was set up, by the clock of the manager that set it up. The clocks of other owners are unknown, so it returns zero for their
+// fences.
 func (r recovery) publishedAfter(policy string) time.Time {
 	name, own := fence.ParseName(policy)
 	if !own || name.Owner != r.Owner {

@@ -71,8 +71,8 @@ func (d *Deleter) Recreate(ctx context.Context, cluster string, recreation Recre
 }
 
 // SettleRecreation determines the state of a queue for which an earlier call may have sent a delete. It declares the queue if it is gone,
-// and reports whether the queue has its new arguments. If the queue still has other arguments after Timeouts.Vanish, no delete is running any
-// more.
+// and reports whether the queue has its new arguments. If the queue still has other arguments after Timeouts.Vanish, no delete is running
+// any more.
 func (d *Deleter) SettleRecreation(ctx context.Context, cluster string, queue topology.Queue) (isNew bool, err error) {
 	ctx, end, err := d.begin(ctx, []string{queue.Name})
 	if err != nil {

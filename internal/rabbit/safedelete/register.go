@@ -324,7 +324,8 @@ func (r *register) recordArrived(name string) {
 	}
 }
 
-// isSearched reports whether to skip another search of a queue: it would find no sentinel, or sentinels may still arrive. A queue is searched completely at most three times: at first, once no unanswered sentinel can arrive, and once no expired one can.
+// isSearched reports whether to skip another search of a queue: it would find no sentinel, or sentinels may still arrive. A queue is
+// searched completely at most three times: at first, once no unanswered sentinel can arrive, and once no expired one can.
 func (r *register) isSearched(name, queue string) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()

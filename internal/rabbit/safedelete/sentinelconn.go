@@ -39,7 +39,9 @@ type alarmedLink struct {
 	alarms chan string // at most one: why the broker blocked the connection
 }
 
-func newSentinelConn(errs brokererr.Errors, timeouts timing.Timeouts, dial func(context.Context, string) (*amqpconn.Conn, error)) *sentinelConn {
+func newSentinelConn(
+	errs brokererr.Errors, timeouts timing.Timeouts, dial func(context.Context, string) (*amqpconn.Conn, error),
+) *sentinelConn {
 	return &sentinelConn{errs: errs, timeouts: timeouts, dial: dial, opening: make(chan struct{}, 1)}
 }
 

@@ -9,7 +9,8 @@ import (
 
 // A refresh does not see a vhost at one moment: the broker reads queues, exchanges, bindings and policies one after the other, even for
 // one answer. If a client removes a policy that dead-letters to an exchange, and binds the exchange instead, a refresh may see the
-// bindings before the change and the policies after it. Such a snapshot shows that nothing leads to the exchange, and Warren would delete the exchange.
+// bindings before the change and the policies after it. Such a snapshot shows that nothing leads to the exchange, and Warren would delete
+// the exchange.
 //
 // If a refresh misses an object of the previous refresh, Warren doubts that the object is gone. The object stays in the snapshot, and the
 // vhost is refreshed again immediately. The second refresh begins after the change that the first one saw in part, so it sees the new

@@ -16,7 +16,7 @@ import (
 	"github.com/warren-mq/warren/api/v1alpha1"
 )
 
-// Each resource has the value "hidden" in every field that must not be published. The wanted YAML has the published fields.
+// Each resource has the value "hidden" in every field that must not be published. The wanted YAML contains the other fields.
 func TestResource(t *testing.T) {
 	t.Parallel()
 	const annotations = `annotations: {kubectl.kubernetes.io/last-applied-configuration: hidden, example.com/note: hidden, ` +
