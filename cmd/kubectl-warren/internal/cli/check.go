@@ -33,9 +33,9 @@ func newCheck(c *cluster, streams genericiooptions.IOStreams) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "check",
 		Short: "Check that Warren works, and print what to do if it does not",
-		Long: "Check that Warren works: a manager leads, its version matches the CRDs and this plugin, you have the required roles, and " +
-			"the dead-letter API answers. The BrokerConnections of the namespace must be Ready, and their RabbitMQ users must have the " +
-			"required tags and permissions.\n\n" +
+		Long: "Check that Warren works: a manager leads, its version matches the CRDs and this plugin, your roles are sufficient, and " +
+			"the dead-letter API answers. The BrokerConnections of the namespace must be Ready, and the tags and " +
+			"permissions of their RabbitMQ users must be sufficient.\n\n" +
 			"A check that needs a right you lack is skipped. The command changes nothing. It reads no Secret and no message.\n\n" +
 			"With --uninstall, list the objects whose deletion would never end without a manager, and print the order in which to " +
 			"delete them.\n\n" + exitCodes,
