@@ -335,3 +335,16 @@ func ExampleURI() {
 	conn := consumer.NewConn(consumer.URI("amqp://user:password@rabbit:5672/shop"), consumer.WithName("orders"))
 	defer conn.Close()
 }
+
+// The consumer reads the file again every 30 s.
+func ExampleNew_contractFile() {
+	conn := consumer.NewConn(consumer.URI(os.Getenv("AMQP_URL")))
+	orders, err := consumer.New(conn, contract.File("/etc/warren/contract.json"),
+		func(context.Context, *consumer.Message[string]) error { return nil })
+	if err != nil {
+		log.Fatal(err)
+	}
+	if err := orders.Run(context.Background()); err != nil { // waits until the file exists
+		log.Fatal(err)
+	}
+}

@@ -1,27 +1,10 @@
 package contract_test
 
 import (
-	"context"
 	"fmt"
-	"log"
-	"os"
 
-	"github.com/warren-mq/warren/consumer"
 	"github.com/warren-mq/warren/consumer/contract"
 )
-
-// The consumer reads the file again every 30 s.
-func ExampleFile() {
-	conn := consumer.NewConn(consumer.URI(os.Getenv("AMQP_URL")))
-	orders, err := consumer.New(conn, contract.File("/etc/warren/contract.json"),
-		func(context.Context, *consumer.Message[string]) error { return nil })
-	if err != nil {
-		log.Fatal(err)
-	}
-	if err := orders.Run(context.Background()); err != nil { // waits until the file exists
-		log.Fatal(err)
-	}
-}
 
 func ExampleParse() {
 	document := `{"apiVersion": "contract.warren.dev/v1", "queue": "orders", "virtualHost": "/", "strategy": "None", "maxAttempts": 0}`

@@ -166,6 +166,7 @@ func TestPermissionsAreCheckedAtTheStart(t *testing.T) {
 				}))
 				g.Eventually(checked).WithTimeout(deadline.For(10 * time.Second)).Should(BeClosed())
 				if test.message == "" {
+					g.Eventually(func() bool { return running.Health().Ready }).WithTimeout(deadline.For(10 * time.Second)).Should(BeTrue())
 					g.Consistently(func() bool { return running.Health().Ready }).WithTimeout(500 * time.Millisecond).Should(BeTrue())
 				} else {
 					g.Eventually(running.Health).WithTimeout(deadline.For(10 * time.Second)).Should(SatisfyAll(
@@ -270,7 +271,7 @@ func TestAMessageIsParkedBeforeTheConsumerTimeout(t *testing.T) {
 			g.Eventually(causes).WithTimeout(deadline.For(10 * time.Second)).Should(Receive(MatchError(consumer.ErrTimeout)))
 			g.Expect(r.Health().Reconnects).To(BeZero())
 			g.Expect(r.end()).To(Succeed())
-			g.Expect(w.Ready("orders")).To(BeZero())
+			g.Eventually(w.Ready).WithArguments("orders").Should(BeZero())
 		})
 	}
 }

@@ -341,7 +341,7 @@ func TestAContractOfAnotherVirtualHostIsReported(t *testing.T) {
 		NewWithT(t).Eventually(running.Health).WithTimeout(deadline.For(20 * time.Second)).Should(HaveField("State", consumer.StateDelivering))
 		NewWithT(t).Expect(running.end()).To(Succeed())
 		names := fmt.Sprintf("contract_virtual_host=%s uri_virtual_host=%q", virtualHost, w.Name) // slog quotes a name with spaces
-		NewWithT(t).Expect(strings.Contains(log.text(), names)).To(Equal(warned), log.text())
+		NewWithT(t).Expect(strings.Contains(log.written(), names)).To(Equal(warned), log.written())
 	}
 }
 
@@ -357,7 +357,7 @@ func (l *lines) Write(line []byte) (int, error) {
 	return l.all.Write(line)
 }
 
-func (l *lines) text() string {
+func (l *lines) written() string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.all.String()
