@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"math"
 	"sync/atomic"
 	"time"
@@ -182,7 +183,11 @@ func noCrashGuard(t *trial) {
 	defer func() { _ = connection.Close() }()
 	channel, err := connection.Channel()
 	t.check(err)
+	end := time.Now().Add(t.limit)
 	for counted := 0; counted < contract.DefaultMaxCrashes; {
+		if time.Now().After(end) {
+			t.check(errors.New("the message left the queue before it was rejected often enough"))
+		}
 		delivery, exists, err := channel.Get(t.contract.Queue, false) //nolint:forbidigo // the queue holds one message
 		t.check(err)
 		if exists { // a requeued message is ready a little later

@@ -153,6 +153,7 @@ func stopsInAlarm(t *trial) {
 	failing := []string{send(), send()} // fewer than there are handlers
 	t.sendAll(successful, "ok")
 	t.private.SetAlarm()
+	defer t.private.ClearAlarm() // also if the trial ends early
 	t.start()
 	end := time.Now().Add(length)
 	// Each acknowledgement makes room for a message, so almost all of them have arrived when all messages are handled.

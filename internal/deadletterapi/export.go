@@ -98,7 +98,7 @@ func (h *Handler) export(w http.ResponseWriter, r request) (any, error) {
 	out := newStream(r.Context(), w)
 	defer out.close()
 	written := chain{}
-	waitsSince, ready := time.Now(), 0 // ready messages at the beginning
+	waitsSince, ready := time.Now(), 0 // ready is the largest number of ready messages so far
 	for {
 		part := &chunk{out: out, written: &written, before: written}
 		_, seen, err := h.browse(out.client, r, q, part.visit)

@@ -30,7 +30,9 @@ type queueMover struct {
 // Move runs mover.Run on connections that only the move uses.
 func (m *queueMover) Move(ctx context.Context, cluster string, config mover.Config) (mover.Progress, error) {
 	defer m.observer.BeginConsuming(cluster, config.Queue)()
-	defer m.observer.BeginFilling(cluster, config.Destination)()
+	if config.Destination != "" {
+		defer m.observer.BeginFilling(cluster, config.Destination)()
+	}
 	config.Errs, config.Dial = m.errs, m.dialTo(cluster, "warren move "+config.Queue)
 	report := config.Report
 	config.Report = func(progress mover.Progress) {

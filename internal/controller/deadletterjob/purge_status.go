@@ -13,8 +13,8 @@ import (
 // isDeleting reports whether more messages than status.deleted may be deleted.
 func isDeleting(status *v1alpha1.PurgeStatus) bool { return status.AtMost != nil }
 
-// afterCount returns the outcome of a Purge after the count; nil if the Purge deletes the matching messages next. consumers are the
-// other consumers of the queue.
+// afterCount returns the outcome of a Purge after the count; nil if the Purge deletes the matching messages next. hidden is why
+// the count may not have seen all messages.
 func afterCount(purge *v1alpha1.Purge, hidden unseen) *Blocker {
 	status := &purge.Status
 	matched, limit := *status.Matched, int64(purge.Spec.ExpectedAtMost)

@@ -37,8 +37,10 @@ func (p *pass) uncertain() int {
 // doubt adds the uncertain messages to unsure, because the connection has ended. It also counts the copies in flight as moved: the broker
 // may have accepted them, and return their originals only after the next pass has moved others.
 func (p *pass) doubt() {
-	for _, unanswered := range p.inFlight() {
+	for number, unanswered := range p.inFlight() {
 		p.count(&unanswered.message)
+		p.unanswered++
+		delete(p.outlet.inFlight, number)
 	}
 	p.unsure += p.uncertain()
 	p.removed = p.moved

@@ -62,7 +62,7 @@ type Config struct {
 	// by one, so that the broker delivers none that it does not move, and moves the current message before it stops. RabbitMQ does not
 	// allow that at a queue with a single active consumer.
 	Limited bool
-	// Failures are the messages that earlier runs could not move. The move does not publish them again.
+	// Failures are messages that earlier runs could not move. The move does not publish them again.
 	Failures []Failure
 	// MaxFailures ends the move once this many messages could not be moved.
 	MaxFailures int
@@ -222,8 +222,9 @@ type move struct {
 	failures []Failure
 	// apart is how many of moved are messages that Config.Apart selects.
 	moved, apart int
-	// unsure is how many messages were moved whose acknowledgements may be lost.
-	unsure int
+	// unsure is how many messages were moved whose acknowledgements may be lost. unanswered is how many of moved the broker has not
+	// confirmed.
+	unsure, unanswered int
 	// careful is how many more messages are published one at a time: 1 for the first message, because the destination may be missing. After
 	// the broker has refused a message by closing the channel, careful is the number of its unconfirmed copies.
 	careful int
@@ -254,7 +255,7 @@ func Run(ctx context.Context, config Config) (Progress, error) {
 	}
 	t.progress.Moved, t.progress.Apart, t.progress.Unsure = t.moved, t.apart, t.unsure
 	for pause := firstPause; ; {
-		moved := t.moved
+		confirmed := t.moved - t.unanswered
 		done, err := t.pass(ctx)
 		switch {
 		case t.Delete && t.unsure > 0:
@@ -268,7 +269,7 @@ func Run(ctx context.Context, config Config) (Progress, error) {
 			t.shortOfMemory, err, pause = false, errNoMemory, crashPause
 		case errors.Is(err, errCrashed): // the broker itself works
 			pause = crashPause
-		case t.moved > moved:
+		case t.moved-t.unanswered > confirmed:
 			pause = firstPause
 		}
 		t.cutAt = time.Now()

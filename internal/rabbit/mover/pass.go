@@ -117,8 +117,9 @@ func (m *move) pass(ctx context.Context) (done bool, err error) {
 		m.report(progress)
 	}()
 	if err != nil {
+		err = p.ended(err) // before doubt: a copy that the broker has surely refused is not moved
 		p.doubt()
-		return false, p.ended(err)
+		return false, err
 	}
 	if err := p.countAgain(ctx); err != nil {
 		p.doubt()

@@ -16,8 +16,8 @@ type clusterQueue struct {
 	vhost, queue string
 }
 
-// ownConsumers records which queues Warren itself consumes to browse or move messages, through all connections of the process. An
-// entry is removed some seconds after its last browse or move has ended.
+// ownConsumers records queues that Warren itself consumes to browse or move messages, or to which it moves messages, through all
+// connections of the process. An entry is removed some seconds after its last browse or move has ended.
 type ownConsumers struct {
 	mu sync.Mutex
 	of map[clusterQueue]ownConsumer

@@ -17,8 +17,8 @@ import (
 
 const atLeastOnce = "at-least-once"
 
-// Check returns an Error with a Reason if the state of the broker does not allow a recreation. It changes nothing, but removes objects that
-// cannot exist; see checkPermissions.
+// Check returns an Error with a Reason if the state of the broker does not allow a recreation. It declares nothing. To
+// find out permissions, it removes what a recreation that has not begun cannot have; see checkPermissions.
 func (r *Recreator) Check(ctx context.Context, rec Recreation) error {
 	name := rec.Queue.Name
 	switch {

@@ -163,7 +163,6 @@ type copier struct {
 // Skips skips no message.
 func (copier) Skips(*amqp.Delivery, int64) string { return "" }
 
-// ID returns the same ID for messages with the same content.
 // errAMQP10 is about a message with AMQP 1.0 sections, which AMQP 0-9-1 would lose.
 var errAMQP10 = errors.New("a message has AMQP 1.0 sections, which cannot be moved")
 

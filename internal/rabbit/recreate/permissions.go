@@ -14,9 +14,9 @@ import (
 const ownNames = "^warren-(hold|backlog|back|probe)-"
 
 // checkPermissions refuses a recreation whose user may not configure, write or read the names of its objects. RabbitMQ checks permissions
-// before it looks for an object, so checkPermissions removes what cannot exist: exchanges with the names of the objects, and bindings
-// from each name to itself. A manager that no longer leads may do that while another one recreates the queue. RabbitMQ
-// then retains the exchanges that have bindings.
+// before it looks for an object, so checkPermissions removes what a recreation that has not begun cannot have: exchanges with the names of
+// the objects, and bindings from each name to itself. A manager that no longer leads may do that while another one recreates the queue.
+// RabbitMQ then retains the exchanges that have bindings.
 func (r *Recreator) checkPermissions(ctx context.Context, rec Recreation) error {
 	names := []string{rec.probe()}
 	if !rec.WithoutHold {
