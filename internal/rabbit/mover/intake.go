@@ -191,8 +191,8 @@ func (in *intake) endCurrent() error {
 
 // sweep takes the ready messages that were returned before, so that the intake can return all of them in order. A quorum queue has a
 // separate list of returned messages. It delivers that list first, and appends newly returned messages to its end. limit is the maximum
-// duration of the sweep. If limit passes first, the order of the messages may change, and sweep returns errUnswept. left returns the number of
-// ready messages. Each channel takes more messages than the previous one, but few in excess, because each excess message joins
+// duration of the sweep. If limit passes first, the order of the messages may change, and sweep returns errUnswept. left returns the
+// number of ready messages. Each channel takes more messages than the previous one, but few in excess, because each excess message joins
 // the list of returned messages.
 func (in *intake) sweep(limit time.Duration, left func() (int, error)) error {
 	end := time.Now().Add(limit)
