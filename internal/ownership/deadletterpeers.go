@@ -56,9 +56,9 @@ func (v View) Shares(queue string) bool {
 	return false
 }
 
-// LastDeadLetterPeer returns the only other ConsumerQueue that shares a dead-letter queue. Its advisory changes when
-// sharing begins or ends. With more peers, no advisory changes. LastDeadLetterPeer ignores ConsumerQueues that may be at another location.
-func (x *Index) LastDeadLetterPeer(than client.ObjectKey, shared DeadLetterQueue) (last client.ObjectKey, exists bool) {
+// DeadLetterPeer returns another ConsumerQueue that shares a dead-letter queue, if there is one, and whether it is the only one. The
+// advisory of the only one changes when sharing begins or ends. DeadLetterPeer ignores ConsumerQueues that may be at another location.
+func (x *Index) DeadLetterPeer(than client.ObjectKey, shared DeadLetterQueue) (peer client.ObjectKey, only bool) {
 	if shared == (DeadLetterQueue{}) {
 		return client.ObjectKey{}, false
 	}
@@ -69,10 +69,10 @@ func (x *Index) LastDeadLetterPeer(than client.ObjectKey, shared DeadLetterQueue
 		if member == than || other.deadLetters != shared.Queue || Recorded(other.cq.Status.Location).nearnessTo(shared.At) != Same {
 			continue
 		}
-		if exists {
-			return client.ObjectKey{}, false
+		if only {
+			return peer, false
 		}
-		last, exists = member, true
+		peer, only = member, true
 	}
-	return last, exists
+	return peer, only
 }

@@ -51,7 +51,7 @@ func (r *Reconciler) indexPeers() handler.EventHandler {
 				r.enqueueAffectedByConsent(q, before, after)
 			}
 			was, is := ownership.DeadLetterQueueOf(before), ownership.DeadLetterQueueOf(after)
-			r.enqueueDeadLetterPeer(q, client.ObjectKeyFromObject(after), was, is)
+			r.enqueueDeadLetterPeer(q, after, was, is)
 		},
 		DeleteFunc: func(_ context.Context, e event.DeleteEvent, q requests) {
 			deleted := e.Object.(*v1alpha1.ConsumerQueue)
@@ -62,7 +62,7 @@ func (r *Reconciler) indexPeers() handler.EventHandler {
 				trigger.Enqueue(q, trigger.Noticed, reconcile.Request{NamespacedName: key})
 			}
 			r.enqueueAffectedByConsent(q, deleted, deleted)
-			r.enqueueDeadLetterPeer(q, key, ownership.DeadLetterQueueOf(deleted), ownership.DeadLetterQueue{})
+			r.enqueueDeadLetterPeer(q, deleted, ownership.DeadLetterQueueOf(deleted), ownership.DeadLetterQueue{})
 		},
 	}
 }
@@ -75,14 +75,23 @@ func (r *Reconciler) enqueueAffectedByConsent(q requests, before, after *v1alpha
 }
 
 // enqueueDeadLetterPeer enqueues the only other ConsumerQueue of a dead-letter queue when a second one joins or leaves. If more
-// ConsumerQueues share the queue, it enqueues none, because their advisories do not change.
-func (r *Reconciler) enqueueDeadLetterPeer(q requests, of client.ObjectKey, before, after ownership.DeadLetterQueue) {
+// ConsumerQueues share the queue, their advisories do not change. It also enqueues the one that joins, if
+// it lacks the advisory: its reconciliation began before its peers were recorded.
+func (r *Reconciler) enqueueDeadLetterPeer(q requests, changed *v1alpha1.ConsumerQueue, before, after ownership.DeadLetterQueue) {
 	if before == after {
 		return
 	}
+	of := client.ObjectKeyFromObject(changed)
+	knows := slices.ContainsFunc(changed.Status.Advisories, func(advisory v1alpha1.Advisory) bool {
+		return advisory.Code == v1alpha1.AdvisorySharedDeadLetterQueue
+	})
 	for _, queue := range []ownership.DeadLetterQueue{before, after} {
-		if peer, exists := r.index.LastDeadLetterPeer(of, queue); exists {
+		peer, only := r.index.DeadLetterPeer(of, queue)
+		if only {
 			trigger.Enqueue(q, trigger.Resync, reconcile.Request{NamespacedName: peer})
+		}
+		if queue == after && peer.Name != "" && !knows {
+			trigger.Enqueue(q, trigger.Resync, reconcile.Request{NamespacedName: of})
 		}
 	}
 }

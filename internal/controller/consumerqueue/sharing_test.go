@@ -106,29 +106,33 @@ func TestSharedWithoutConsent(t *testing.T) {
 }
 
 // The only holder of a dead-letter queue is enqueued when a second ConsumerQueue begins to share it, and when only one holder
-// remains. Other changes enqueue nothing.
+// remains. The one that begins is enqueued, too: two that are reconciled at the same time do not see each other. Other changes enqueue
+// nothing.
 func TestTheOnlyHolderIsEnqueuedWhenSharingChanges(t *testing.T) {
 	t.Parallel()
 	synced := func(name, spec string) *v1alpha1.ConsumerQueue { return controllertest.Synced(t, name, spec, "") }
 	one, other, third := synced("one", withGrave), synced("other", withGrave), synced("third", withGrave)
 	wants, elsewhere := controllertest.Named(t, "shop", "other", withGrave), synced("elsewhere", withGrave)
 	elsewhere.Status.Location.VHost = "another"
+	knowing := other.DeepCopy()
+	knowing.Status.Advisories = []v1alpha1.Advisory{{Code: v1alpha1.AdvisorySharedDeadLetterQueue}}
 	for name, test := range map[string]struct {
 		known         []*v1alpha1.ConsumerQueue
 		before, after *v1alpha1.ConsumerQueue // after is nil if it is gone
 		want          []string
 	}{
-		"a second ConsumerQueue gets the queue":       {[]*v1alpha1.ConsumerQueue{one}, wants, other, []string{"shop/one"}},
-		"a third ConsumerQueue gets the queue":        {[]*v1alpha1.ConsumerQueue{one, third}, wants, other, nil},
+		"a second ConsumerQueue gets the queue":       {[]*v1alpha1.ConsumerQueue{one}, wants, other, []string{"shop/one", "shop/other"}},
+		"a third that sees its peers gets the queue":  {[]*v1alpha1.ConsumerQueue{one, third}, wants, knowing, nil},
+		"a third ConsumerQueue gets the queue":        {[]*v1alpha1.ConsumerQueue{one, third}, wants, other, []string{"shop/other"}},
 		"the second is being deleted":                 {[]*v1alpha1.ConsumerQueue{one}, other, controllertest.BeingDeleted(other.DeepCopy()), []string{"shop/one"}},
 		"the second is gone":                          {[]*v1alpha1.ConsumerQueue{one}, other, nil, []string{"shop/one"}},
 		"the second names another queue":              {[]*v1alpha1.ConsumerQueue{one}, other, controllertest.Synced(t, "other", withGrave, `{}`), []string{"shop/one"}},
 		"one of three is being deleted":               {[]*v1alpha1.ConsumerQueue{one, third}, other, controllertest.BeingDeleted(other.DeepCopy()), nil},
 		"the second does not change":                  {[]*v1alpha1.ConsumerQueue{one}, other, other, nil},
 		"the first is in another vhost":               {[]*v1alpha1.ConsumerQueue{elsewhere}, wants, other, nil},
-		"a third is in another vhost":                 {[]*v1alpha1.ConsumerQueue{one, elsewhere}, wants, other, []string{"shop/one"}},
-		"a third lost the conflict":                   {[]*v1alpha1.ConsumerQueue{one, controllertest.Named(t, "shop", "rival", withBigGrave)}, wants, other, []string{"shop/one"}},
-		"the spec of a third does not name the queue": {[]*v1alpha1.ConsumerQueue{one, controllertest.Synced(t, "old", withGrave, `{}`)}, wants, other, []string{"shop/one"}},
+		"a third is in another vhost":                 {[]*v1alpha1.ConsumerQueue{one, elsewhere}, wants, other, []string{"shop/one", "shop/other"}},
+		"a third lost the conflict":                   {[]*v1alpha1.ConsumerQueue{one, controllertest.Named(t, "shop", "rival", withBigGrave)}, wants, other, []string{"shop/one", "shop/other"}},
+		"the spec of a third does not name the queue": {[]*v1alpha1.ConsumerQueue{one, controllertest.Synced(t, "old", withGrave, `{}`)}, wants, other, []string{"shop/one", "shop/other"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
