@@ -75,7 +75,7 @@ func (r *Reconciler) enqueueAffectedByConsent(q requests, before, after *v1alpha
 }
 
 // enqueueDeadLetterPeer enqueues the only other ConsumerQueue of a dead-letter queue when a second one joins or leaves. If more
-// ConsumerQueues share the queue, their advisories do not change. It also enqueues the one that joins, if
+// ConsumerQueues share the queue, their advisories do not change. It also enqueues a ConsumerQueue that joins, if
 // it lacks the advisory: its reconciliation began before its peers were recorded.
 func (r *Reconciler) enqueueDeadLetterPeer(q requests, changed *v1alpha1.ConsumerQueue, before, after ownership.DeadLetterQueue) {
 	if before == after {

@@ -106,8 +106,8 @@ func TestSharedWithoutConsent(t *testing.T) {
 }
 
 // The only holder of a dead-letter queue is enqueued when a second ConsumerQueue begins to share it, and when only one holder
-// remains. The one that begins is enqueued, too: two that are reconciled at the same time do not see each other. Other changes enqueue
-// nothing.
+// remains. The second ConsumerQueue is enqueued, too: two that are reconciled at the same time do not see each other. Other changes
+// enqueue nothing.
 func TestTheOnlyHolderIsEnqueuedWhenSharingChanges(t *testing.T) {
 	t.Parallel()
 	synced := func(name, spec string) *v1alpha1.ConsumerQueue { return controllertest.Synced(t, name, spec, "") }
