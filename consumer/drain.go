@@ -130,8 +130,7 @@ func (s *session) runningHandlers() []string {
 	var names []string
 	for _, w := range s.consumer.workers.of(s) {
 		if h := w.current.Load(); h != nil && !h.settled.Load() {
-			names = append(names, h.delivery.String())
-			for _, d := range h.others {
+			for _, d := range h.deliveries() {
 				names = append(names, d.String())
 			}
 		}

@@ -46,6 +46,11 @@ type handlerContext struct {
 // at which settleStuck gives it up.
 func (h *handlerContext) claim() bool { return h.settled.CompareAndSwap(false, true) }
 
+// deliveries returns all deliveries that the handler was called with.
+func (h *handlerContext) deliveries() []*Delivery {
+	return append([]*Delivery{h.delivery}, h.others...)
+}
+
 // Deadline returns when the handler times out.
 func (h *handlerContext) Deadline() (time.Time, bool) { return h.deadline, true }
 

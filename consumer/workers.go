@@ -115,8 +115,9 @@ func (s *session) settleStuck(h *handlerContext) {
 	}
 	go func() { // it calls functions of the application
 		outcome := s.settings.outcomeOf(h, errStuck)
-		ends := make([]ending, 1+len(h.others))
-		for i, d := range append([]*Delivery{h.delivery}, h.others...) {
+		deliveries := h.deliveries()
+		ends := make([]ending, len(deliveries))
+		for i, d := range deliveries {
 			ends[i] = ending{d.asDelivered(), outcome, errStuck}
 		}
 		s.settleEnded(h, ends)

@@ -156,16 +156,22 @@ func (t *trial) restart() {
 	t.settle()
 }
 
-func unboundedPrefetch(t *trial) {
-	t.sendAll(prefetch, "hang")
-	t.sendAll(50, "ok")
-	delivered := atomic.Int64{}
+// countFromBroker counts the frames with a method that the broker sends to the program from now on.
+func (t *trial) countFromBroker(method amqpmethod.Method) *atomic.Int64 {
+	count := &atomic.Int64{}
 	t.intercept(func(f netfault.Frame) netfault.Verdict {
-		if f.FromBroker && f.Method == amqpmethod.BasicDeliver {
-			delivered.Add(1)
+		if f.FromBroker && f.Method == method {
+			count.Add(1)
 		}
 		return netfault.Pass
 	})
+	return count
+}
+
+func unboundedPrefetch(t *trial) {
+	t.sendAll(prefetch, "hang")
+	t.sendAll(50, "ok")
+	delivered := t.countFromBroker(amqpmethod.BasicDeliver)
 	t.start()
 	t.until(t.limit, func() bool { return t.journal.started() >= concurrency })
 	t.pause(2 * time.Second)
@@ -221,13 +227,7 @@ func holdsTooLong(t *trial) {
 	t.vhost.DeleteQueue(target)
 	id := send()
 	t.sendAll(10, "ok")
-	cancelled := atomic.Int64{}
-	t.intercept(func(f netfault.Frame) netfault.Verdict {
-		if f.FromBroker && f.Method == amqpmethod.BasicCancel {
-			cancelled.Add(1)
-		}
-		return netfault.Pass
-	})
+	cancelled := t.countFromBroker(amqpmethod.BasicCancel)
 	t.start()
 	t.until(t.limit, func() bool { return len(t.journal.startsOf(id)) > 0 })
 	t.pause(4 * time.Duration(timeout))
