@@ -8,7 +8,7 @@
 //   - eventlistener.go, viewevents.go: events between two refreshes
 //   - notices.go: notices for the receiver of a connection
 //   - counts.go, consumers.go, nodes.go: messages, consumers and members of queues
-//   - ownconsumers.go: the queues that Warren itself consumes
+//   - queueuses.go: the queues that Warren itself consumes or fills
 //   - otherinstances.go: other instances of Warren on the vhost
 //
 // The package changes nothing at the broker except the markers of the event feed; see package eventfeed.

@@ -25,9 +25,8 @@ type Observations struct {
 	mu     sync.Mutex
 	shared map[observationKey]*observation
 
-	own ownConsumers
-	// filled records the destinations of moves.
-	filled ownConsumers
+	// consumed are the queues that Warren browses or moves messages from, filled those to which it moves messages.
+	consumed, filled queueUses
 	// Standing are the fences of the deletions of all connections.
 	Standing safedelete.Standing
 }

@@ -45,7 +45,7 @@ func TestConsumersInARow(t *testing.T) {
 	topologytest.Equal(t, "later", []string{"orders"}, known.begin(now.Add(time.Hour)))
 }
 
-func TestOwnConsumers(t *testing.T) {
+func TestQueueUses(t *testing.T) {
 	t.Parallel()
 	at := clusterQueue{vhost.Cluster{ID: "abc", Name: "rabbit", Endpoint: "one:5672"}, "/", "orders.dlq"}
 	elsewhere := map[string]clusterQueue{
@@ -54,21 +54,21 @@ func TestOwnConsumers(t *testing.T) {
 		"another cluster": {vhost.Cluster{ID: "def", Name: "hare", Endpoint: "two:5672"}, "/", "orders.dlq"},
 	}
 	through := clusterQueue{vhost.Cluster{Name: "rabbit", Endpoint: "two:5672"}, "/", "orders.dlq"} // may be the same cluster
-	own, now := ownConsumers{}, time.Now()
-	topologytest.Equal(t, "before", false, own.since(now, at))
-	first, second := own.begin(at), own.begin(through)
+	uses, now := queueUses{}, time.Now()
+	topologytest.Equal(t, "before", false, uses.since(now, at))
+	first, second := uses.begin(at), uses.begin(through)
 	for name, other := range elsewhere {
-		topologytest.Equal(t, name, false, own.since(now, other))
+		topologytest.Equal(t, name, false, uses.since(now, other))
 	}
 	first()
-	topologytest.Equal(t, "one goes on", true, own.since(now.Add(time.Hour), at))
+	topologytest.Equal(t, "one goes on", true, uses.since(now.Add(time.Hour), at))
 	second()
-	topologytest.Equal(t, "both have ended since", true, own.since(now, at))
-	topologytest.Equal(t, "the broker may not have noticed", true, own.since(now.Add(ownSettle/2), through))
-	topologytest.Equal(t, "later", false, own.since(now.Add(time.Hour), at))
+	topologytest.Equal(t, "both have ended since", true, uses.since(now, at))
+	topologytest.Equal(t, "the broker may not have noticed", true, uses.since(now.Add(consumerSettle/2), through))
+	topologytest.Equal(t, "later", false, uses.since(now.Add(time.Hour), at))
 
-	own.of[at] = ownConsumer{ended: now.Add(-time.Hour)}
-	own.begin(elsewhere["another queue"])
-	_, known := own.of[at]
+	uses.of[at] = queueUse{ended: now.Add(-time.Hour)}
+	uses.begin(elsewhere["another queue"])
+	_, known := uses.of[at]
 	topologytest.Equal(t, "what ended long ago is known", false, known)
 }

@@ -8,61 +8,61 @@ import (
 	"github.com/warren-mq/warren/internal/vhost"
 )
 
-// ownSettle is how long the broker may count Warren as a consumer after Warren has stopped.
-const ownSettle = 2 * time.Second
+// consumerSettle is how long the broker may count Warren as a consumer after Warren has stopped.
+const consumerSettle = 2 * time.Second
 
 type clusterQueue struct {
 	cluster      vhost.Cluster
 	vhost, queue string
 }
 
-// ownConsumers records queues that Warren itself consumes to browse or move messages, or to which it moves messages, through all
+// queueUses records queues that Warren itself consumes to browse or move messages, or to which it moves messages, through all
 // connections of the process. An entry is removed some seconds after its last browse or move has ended.
-type ownConsumers struct {
+type queueUses struct {
 	mu sync.Mutex
-	of map[clusterQueue]ownConsumer
+	of map[clusterQueue]queueUse
 }
 
-// ownConsumer is how many browses and moves of a queue run, and when the last one ended.
-type ownConsumer struct {
+// queueUse is how many browses and moves of a queue run, and when the last one ended.
+type queueUse struct {
 	now   int
 	ended time.Time
 }
 
 // begin records a browse or a move until end is called.
-func (o *ownConsumers) begin(at clusterQueue) (end func()) {
-	o.change(at, +1)
-	return func() { o.change(at, -1) }
+func (u *queueUses) begin(at clusterQueue) (end func()) {
+	u.change(at, +1)
+	return func() { u.change(at, -1) }
 }
 
 // change changes the number of browses and moves of a queue, and removes entries that no count needs.
-func (o *ownConsumers) change(at clusterQueue, by int) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
+func (u *queueUses) change(at clusterQueue, by int) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
 	now := time.Now()
-	maps.DeleteFunc(o.of, func(_ clusterQueue, each ownConsumer) bool {
-		return each.now == 0 && now.Sub(each.ended) > consumersLimit+ownSettle
+	maps.DeleteFunc(u.of, func(_ clusterQueue, each queueUse) bool {
+		return each.now == 0 && now.Sub(each.ended) > consumersLimit+consumerSettle
 	})
-	if o.of == nil {
-		o.of = map[clusterQueue]ownConsumer{}
+	if u.of == nil {
+		u.of = map[clusterQueue]queueUse{}
 	}
-	o.of[at] = ownConsumer{o.of[at].now + by, now}
+	u.of[at] = queueUse{u.of[at].now + by, now}
 }
 
 // includes reports whether a browse or a move of a queue runs.
-func (o *ownConsumers) includes(at clusterQueue) bool {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return o.of[at].now > 0
+func (u *queueUses) includes(at clusterQueue) bool {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	return u.of[at].now > 0
 }
 
 // since reports whether the broker may have counted Warren among the consumers of a queue since the given time.
-func (o *ownConsumers) since(then time.Time, at clusterQueue) bool {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	for each, own := range o.of {
+func (u *queueUses) since(then time.Time, at clusterQueue) bool {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	for each, use := range u.of {
 		if each.vhost == at.vhost && each.queue == at.queue && each.cluster.MayBe(at.cluster) &&
-			(own.now > 0 || own.ended.After(then.Add(-ownSettle))) {
+			(use.now > 0 || use.ended.After(then.Add(-consumerSettle))) {
 			return true
 		}
 	}
@@ -71,7 +71,7 @@ func (o *ownConsumers) since(then time.Time, at clusterQueue) bool {
 
 // BeginConsuming records that Warren consumes a queue on the cluster with this key until the returned function is called.
 func (o *Observer) BeginConsuming(cluster, queue string) (end func()) {
-	return o.Observations.own.begin(clusterQueue{vhost.ClusterOf(cluster), o.VHost, queue})
+	return o.Observations.consumed.begin(clusterQueue{vhost.ClusterOf(cluster), o.VHost, queue})
 }
 
 // BeginFilling records that Warren moves messages to a queue on the cluster with this key until the returned function is called.
@@ -82,5 +82,5 @@ func (o *Observer) BeginFilling(cluster, queue string) (end func()) {
 // IsMoving reports whether Warren consumes a queue, or moves messages to it, now and through any connection of the process.
 func (o *Observer) IsMoving(queue string) bool {
 	at := clusterQueue{vhost.ClusterOf(o.Health.Read().Cluster.Key()), o.VHost, queue}
-	return o.Observations.own.includes(at) || o.Observations.filled.includes(at)
+	return o.Observations.consumed.includes(at) || o.Observations.filled.includes(at)
 }
