@@ -17,6 +17,7 @@ package consumertest
 
 import (
 	"context"
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -122,8 +123,20 @@ func (b *Broker) Published() (published []Published) {
 	return published
 }
 
-// Refuse makes a queue refuse messages, as a full queue does, or accept them again.
-func (b *Broker) Refuse(queue string, refuse bool) { b.broker.Refuse(queue, refuse) }
+// Refuse makes a queue refuse messages, as a full queue does, or accept them again. It fails the test if there is no such queue.
+func (b *Broker) Refuse(queue string, refuse bool) {
+	b.tb.Helper()
+	b.mustExist(queue)
+	b.broker.Refuse(queue, refuse)
+}
+
+// mustExist fails the test if a queue does not exist. A queue with another name would be empty, whatever the consumer does.
+func (b *Broker) mustExist(queue string) {
+	b.tb.Helper()
+	if queues := b.broker.Queues(); !slices.Contains(queues, queue) {
+		b.tb.Fatalf("no queue %q; the queues are %q", queue, queues)
+	}
+}
 
 // Forbid revokes the permission to write to an exchange, or grants it again. The default exchange is "".
 func (b *Broker) Forbid(exchange string, forbid bool) { b.broker.Forbid(exchange, forbid) }
@@ -159,8 +172,12 @@ func (b *Broker) Wait(d time.Duration) {
 	}
 }
 
-// Messages returns the messages that wait in a queue, in order of delivery.
-func (b *Broker) Messages(queue string) []amqp.Delivery { return b.broker.Messages(queue) }
+// Messages returns the messages that wait in a queue, in order of delivery. It fails the test if there is no such queue.
+func (b *Broker) Messages(queue string) []amqp.Delivery {
+	b.tb.Helper()
+	b.mustExist(queue)
+	return b.broker.Messages(queue)
+}
 
 // DeadLetters returns the messages in the dead-letter queue, the oldest first.
 func (b *Broker) DeadLetters() []amqp.Delivery { return b.broker.Messages(b.contract.DeadLetterQueue) }

@@ -13,37 +13,50 @@ import (
 )
 
 // MessageOption changes the delivery that Message creates.
-type MessageOption func(raw *amqp.Delivery, c contract.Contract)
+type MessageOption func(*message)
 
-// Attempt makes the message its nth attempt, in the headers that the strategy of the contract counts. n begins with 1.
-func Attempt(n int) MessageOption {
-	return func(raw *amqp.Delivery, c contract.Contract) {
-		switch c.Strategy {
-		case contract.StrategyRequeue:
-			raw.Headers["x-delivery-count"], raw.Redelivered = int64(n-1), n > 1
-		case contract.StrategyReject:
-			raw.Headers["x-death"] = []any{amqp.Table{
-				"queue": c.Queue, "reason": "rejected", "count": int64(n - 1),
-				"exchange": raw.Exchange, "routing-keys": []any{raw.RoutingKey},
-			}}
-		case contract.StrategyPublish, contract.StrategyNone:
-			raw.Headers[contract.HeaderRetryCount] = int64(n - 1)
-		}
-	}
+type message struct {
+	raw     amqp.Delivery
+	attempt int // zero if no option sets it
 }
+
+// Attempt makes the message its nth attempt, in the headers that the strategy of the contract counts. n begins with 1. Message sets these
+// headers after all other options.
+func Attempt(n int) MessageOption { return func(m *message) { m.attempt = n } }
 
 // ModifyDelivery changes properties and headers of the delivery. raw.Headers is not nil.
 func ModifyDelivery(change func(raw *amqp.Delivery)) MessageOption {
-	return func(raw *amqp.Delivery, _ contract.Contract) { change(raw) }
+	return func(m *message) { change(&m.raw) }
+}
+
+// countAttempts makes a delivery the nth attempt. Under Reject the header also names the exchange and the routing key of the producer.
+func countAttempts(raw *amqp.Delivery, c contract.Contract, n int) {
+	if raw.Headers == nil {
+		raw.Headers = amqp.Table{}
+	}
+	switch c.Strategy {
+	case contract.StrategyRequeue:
+		raw.Headers["x-delivery-count"], raw.Redelivered = int64(n-1), n > 1
+	case contract.StrategyReject:
+		raw.Headers["x-death"] = []any{amqp.Table{
+			"queue": c.Queue, "reason": "rejected", "count": int64(n - 1),
+			"exchange": raw.Exchange, "routing-keys": []any{raw.RoutingKey},
+		}}
+	case contract.StrategyPublish, contract.StrategyNone:
+		raw.Headers[contract.HeaderRetryCount] = int64(n - 1)
+	}
 }
 
 // Message returns a message for a handler. Its raw body is body as JSON, or body itself if that is a string or a []byte.
 func Message[T any](c contract.Contract, body T, options ...MessageOption) *consumer.Message[T] {
-	raw := amqp.Delivery{Headers: amqp.Table{}, RoutingKey: c.Queue, DeliveryTag: 1, Body: encode(body)}
+	m := message{raw: amqp.Delivery{Headers: amqp.Table{}, RoutingKey: c.Queue, DeliveryTag: 1, Body: encode(body)}}
 	for _, option := range options {
-		option(&raw, c)
+		option(&m)
 	}
-	return &consumer.Message[T]{Delivery: NewDelivery(raw, c), Body: body}
+	if m.attempt > 0 {
+		countAttempts(&m.raw, c, m.attempt)
+	}
+	return &consumer.Message[T]{Delivery: NewDelivery(m.raw, c), Body: body}
 }
 
 func encode(body any) []byte {

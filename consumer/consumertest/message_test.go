@@ -272,3 +272,53 @@ func TestHandleKeepsTheHeadersThatAHandlerSets(t *testing.T) {
 		})
 	}
 }
+
+func TestAnAttemptKeepsTheProducersRoutingKey(t *testing.T) {
+	t.Parallel()
+	attempt := consumertest.Attempt(2)
+	placed := consumertest.ModifyDelivery(func(raw *amqp.Delivery) { raw.Exchange, raw.RoutingKey = "shop", "order.placed" })
+	for _, strategy := range []contract.Strategy{
+		contract.StrategyPublish, contract.StrategyReject, contract.StrategyRequeue, contract.StrategyNone,
+	} {
+		c := contract.Default("orders")
+		c.Strategy = strategy
+		for _, options := range [][]consumertest.MessageOption{{attempt, placed}, {placed, attempt}} {
+			m := consumertest.Message(c, "", options...)
+			if m.OriginalExchange() != "shop" || m.OriginalRoutingKey() != "order.placed" {
+				t.Errorf("%s: exchange %q, routing key %q", strategy, m.OriginalExchange(), m.OriginalRoutingKey())
+			}
+		}
+	}
+}
+
+// fails records the message with which a test would end.
+type fails struct {
+	testing.TB
+	message string
+}
+
+func (f *fails) Fatalf(format string, arguments ...any) {
+	f.message = fmt.Sprintf(format, arguments...)
+	panic(f)
+}
+
+func TestAQueueWithAnotherNameFailsTheTest(t *testing.T) {
+	t.Parallel()
+	for name, use := range map[string]func(*consumertest.Broker){
+		"Messages": func(b *consumertest.Broker) { b.Messages("orders.retry") },
+		"Refuse":   func(b *consumertest.Broker) { b.Refuse("orders.retry", true) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			failing := &fails{TB: t}
+			b := consumertest.New(failing, contract.Default("orders"), ship)
+			defer func() {
+				const want = `no queue "orders.retry"; the queues are ["orders" "orders.dlq" "orders.retry.30m" "orders.retry.30s" "orders.retry.5m"]`
+				if ended := recover(); ended != failing || failing.message != want {
+					t.Errorf("%v: %q, want %q", ended, failing.message, want)
+				}
+			}()
+			use(b)
+		})
+	}
+}

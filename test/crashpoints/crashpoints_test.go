@@ -132,12 +132,16 @@ func (w *world) conditions() map[string][]condition {
 	return all
 }
 
-// messages drains all queues. It returns the IDs of the prepared messages by queue, and how many messages there are more than IDs.
-// It fails the test if a confirmed message is in no queue, or a sentinel is left.
+// messages stops the consumer and drains all queues. It returns the IDs of the prepared messages by queue, and how many messages there are
+// more than IDs. It fails the test if a confirmed message is in no queue and was not consumed, or a sentinel is left.
 func (w *world) messages(confirmed []string) (prepared map[string][]string, duplicates int) {
 	w.t.Helper()
 	prepared = map[string][]string{}
 	found := map[string]int{}
+	w.stopConsumer()
+	for _, id := range w.consumed {
+		found[id]++
+	}
 	drained, sentinels := traffic.Drain(w.t, w.vhost, interval)
 	if sentinels > 0 {
 		w.t.Errorf("%d sentinels are left", sentinels)

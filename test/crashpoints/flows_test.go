@@ -3,14 +3,17 @@ package crashpoints
 import (
 	"fmt"
 	"strings"
+	"time"
 
 	amqp "github.com/rabbitmq/amqp091-go"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
 
 	"github.com/warren-mq/warren/api/v1alpha1"
+	"github.com/warren-mq/warren/consumer/contract"
 	"github.com/warren-mq/warren/test/traffic"
 )
 
@@ -29,7 +32,7 @@ type flow struct {
 	isOver func(w *world) (bool, any)
 }
 
-var flows = []flow{recreateWhenEmpty(), recreateTier(), migrate(), abort(), deleteIfEmpty(), deleteSome(), redrive(), purge()}
+var flows = []flow{recreateWhenEmpty(), recreateTier(), migrate(), migratePaused(), abort(), deleteIfEmpty(), deleteSome(), redrive(), purge()}
 
 const (
 	// topologyOfQueue has a delay tier whose messages do not return during the test, and a TTL.
@@ -96,6 +99,46 @@ func migrate() flow {
 		},
 		begin:  func(w *world) { w.queue(fmt.Sprintf(topologyOfQueue, afterwards) + policy) },
 		isOver: isRecreated,
+	}
+}
+
+// migratePaused recreates a queue whose consumer pauses when the contract asks for it, and consumes again afterwards.
+func migratePaused() flow {
+	const policy = "contract: {configMap: orders-contract}\nrecreatePolicy: Migrate\nrecreation: {approval: Automatic}"
+	return flow{
+		name: "migrate-paused",
+		prepare: func(w *world) {
+			w.queue(fmt.Sprintf(topologyOfQueue, before) + policy)
+			w.untilReady()
+			w.publish(throughShop)
+			w.obeyContract()
+		},
+		begin: func(w *world) { w.queue(fmt.Sprintf(topologyOfQueue, afterwards) + policy) },
+		goOn:  (*world).obeyContract,
+		isOver: func(w *world) (bool, any) {
+			isOver, seen := isRecreated(w)
+			return isOver && w.consumer != nil, seen
+		},
+	}
+}
+
+// obeyContract starts or stops the consumer as the contract asks. Consumers of Warren's library read the contract every 30 s, which would
+// take too long here.
+func (w *world) obeyContract() {
+	w.t.Helper()
+	const name = "orders-contract"
+	found := &corev1.ConfigMap{}
+	w.get(name, found)
+	document, err := contract.Parse([]byte(found.Data["contract.json"]))
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	isPaused := document.Paused != nil && time.Now().Before(document.Paused.Until)
+	switch {
+	case isPaused:
+		w.stopConsumer()
+	case w.consumer == nil:
+		w.consumer = traffic.ConsumeByContract(w.t, w.vhost, "orders", w.namespace+"/"+name)
 	}
 }
 

@@ -84,6 +84,10 @@ type world struct {
 	publishers []*traffic.Publisher
 	// throughExchange are the publishers that use no queue's name.
 	throughExchange []*traffic.Publisher
+	// consumer is nil while it pauses, and in flows without one.
+	consumer *traffic.Consumer
+	// consumed are the IDs of the messages that consumers acked before they paused.
+	consumed []string
 }
 
 // newWorld creates a namespace with a BrokerConnection, and starts its manager.
@@ -299,6 +303,20 @@ func (w *world) confirmed() []string {
 		ids = append(ids, publisher.Confirmed()...)
 	}
 	return ids
+}
+
+// stopConsumer stops the consumer, if there is one. It fails the test if the consumer received a sentinel.
+func (w *world) stopConsumer() {
+	w.t.Helper()
+	if w.consumer == nil {
+		return
+	}
+	w.consumer.Stop()
+	w.consumed = append(w.consumed, w.consumer.Consumed()...)
+	if count := w.consumer.Sentinels(); count > 0 {
+		w.t.Errorf("the consumer received %d sentinels", count)
+	}
+	w.consumer = nil
 }
 
 // isGone reports whether a queue is absent.

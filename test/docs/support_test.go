@@ -38,7 +38,7 @@ func TestTestedVersions(t *testing.T) {
 func TestPagesSayWhetherAReleaseIsPublished(t *testing.T) {
 	t.Parallel()
 	published := !strings.Contains(read(t, "CHANGELOG.md"), "\n## [0.1.0] - unreleased\n")
-	uses := regexp.MustCompile(`oci://ghcr\.io/warren-mq/|warren-mq/warren/releases/(latest/)?download/|warren-mq/warren/\S+\?ref=v`)
+	uses := regexp.MustCompile(`go get github\.com/warren-mq/|oci://ghcr\.io/warren-mq/|warren-mq/warren/releases/(latest/)?download/|warren-mq/warren/\S+\?ref=v`)
 	for _, page := range append(pages(t), "charts/warren/README.md.gotmpl") {
 		text := read(t, page)
 		if page == "docs/releasing.md" {

@@ -71,8 +71,9 @@ func (c *Consumer) keeps(tier Target) contract.Contract {
 type Consumer struct {
 	client
 
-	queue  string
-	decide func(Delivery) Action
+	queue     string
+	arguments amqp.Table // of basic.consume
+	decide    func(Delivery) Action
 
 	// The following are guarded by client.mu.
 	consumed   map[string]int // how often
@@ -86,9 +87,20 @@ func Consume(tb brokers.TB, vhost *brokers.VHost, queue string, decide func(Deli
 	if decide == nil {
 		decide = func(Delivery) Action { return Ack }
 	}
-	c := &Consumer{
-		client: client{vhost: vhost, name: "consumer-" + rand.Text()[:8]}, queue: queue, decide: decide, consumed: map[string]int{},
-	}
+	return start(tb, vhost, &Consumer{queue: queue, decide: decide})
+}
+
+// ConsumeByContract starts a consumer that acks all messages, and declares that it obeys the contract in a ConfigMap (namespace/name). The
+// caller stops it when the contract asks for a pause.
+func ConsumeByContract(tb brokers.TB, vhost *brokers.VHost, queue, configMap string) *Consumer {
+	tb.Helper()
+	return start(tb, vhost, &Consumer{
+		queue: queue, arguments: amqp.Table{contract.ArgConfigMap: configMap}, decide: func(Delivery) Action { return Ack },
+	})
+}
+
+func start(tb brokers.TB, vhost *brokers.VHost, c *Consumer) *Consumer {
+	c.client, c.consumed = client{vhost: vhost, name: "consumer-" + rand.Text()[:8]}, map[string]int{}
 	c.start(tb, c.session)
 	return c
 }
@@ -139,7 +151,7 @@ func (c *Consumer) session(channel *amqp.Channel) error {
 		return err
 	}
 	returns := channel.NotifyReturn(make(chan amqp.Return, 1))
-	deliveries, err := channel.Consume(c.queue, c.name, false, false, false, false, nil)
+	deliveries, err := channel.Consume(c.queue, c.name, false, false, false, false, c.arguments)
 	if err != nil {
 		return err
 	}

@@ -5,6 +5,7 @@ package memory
 
 import (
 	"maps"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -200,6 +201,13 @@ func (b *Broker) Messages(name string) []amqp.Delivery {
 		}
 	}
 	return found
+}
+
+// Queues returns the names of the queues, sorted.
+func (b *Broker) Queues() []string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return slices.Sorted(maps.Keys(b.queues))
 }
 
 // Unsettled returns how many messages wait or are unsettled in all queues except one.
