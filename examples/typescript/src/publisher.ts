@@ -37,7 +37,9 @@ export class Publisher {
   async publish(route: Route, content: Buffer, copyId: string, options: Options.Publish): Promise<void> {
     const line = await this.open();
     const confirmed = new Promise<void>((resolve, reject) => {
-      line.channel.publish(route.exchange, route.routingKey, content, { ...options, mandatory: true, persistent: true }, (failure) => {
+      const headers = { ...options.headers, "x-copy-id": copyId }; // a returned message has its headers
+      const all = { ...options, headers, mandatory: true, persistent: true };
+      line.channel.publish(route.exchange, route.routingKey, content, all, (failure) => {
         // amqplib emits "return" before it calls back for the confirm of the same message.
         const reply = line.returned.get(copyId);
         line.returned.delete(copyId);
