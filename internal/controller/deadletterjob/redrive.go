@@ -52,7 +52,7 @@ func (w *redriveWork) Config(m Move) (mover.Config, *Blocker) {
 	config := mover.Config{
 		Destination: m.Destination, Behind: m.Behind, Filter: redriveFilter, Copier: redriveFilter,
 		DryRun: w.job.DryRun, Selective: spec.Selector != nil || m.Source.Shared,
-		Limited: m.Limited, MaxFailures: 10,
+		DeliveryLimited: m.Limited, MaxFailures: 10,
 		Apart: countedApart(redriveFilter.rules), MovedApart: int(ptr.Deref(w.status.UnknownOrigin, 0)),
 	}
 	if config.DryRun {

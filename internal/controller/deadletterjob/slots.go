@@ -134,5 +134,5 @@ func (t Task) isReclaimed() bool { return t.reclaimed.State != "" }
 // mayBeReclaimed reports whether the move has waited for some time and can be stopped without harm. A queue with a delivery limit may
 // drop a message that the move returns.
 func (t Task) mayBeReclaimed(kept time.Duration) bool {
-	return t.waits() && !t.Stopped && time.Since(t.waitsSince) >= kept && (!t.config.Limited || t.Progress.Held == 0)
+	return t.waits() && !t.Stopped && time.Since(t.waitsSince) >= kept && (!t.config.DeliveryLimited || t.Progress.Held == 0)
 }

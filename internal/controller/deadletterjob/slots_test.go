@@ -38,7 +38,7 @@ func (s *slots) ask(namespace string, limited bool, progress mover.Progress) (jo
 	job = Key{Redrive, client.ObjectKey{Namespace: namespace, Name: fmt.Sprint(s.number)}}
 	if wait, granted = s.acquire(job, "1", queueAt("default", job.Name)); granted {
 		config := silent(0)
-		config.Limited = limited
+		config.DeliveryLimited = limited
 		s.begin(job, Move{Broker: &brokers.Broker{Mover: s.mover}}, config, mover.Settings{}, time.Now())
 		(<-s.mover.Begun).Report(progress)
 	}

@@ -108,7 +108,8 @@ func (p *pass) countAgain(ctx context.Context) error {
 	var declared amqp.Queue
 	var exists bool
 	var err error
-	askUntil(time.Now().Add(quick(ctx, answerLimit)), func() bool { // this pass itself is a consumer of a queue that is too busy to count
+	// This pass itself is a consumer of a queue that is too busy to count.
+	askUntil(time.Now().Add(cleanupLimit(ctx, answerLimit)), func() bool {
 		declared, exists, err = p.declared(p.Queue)
 		return err != nil || !exists || p.intake.consumers() == 0 || !isUncounted(declared)
 	})

@@ -19,16 +19,16 @@ func (p *pass) countRemoved(now time.Time) error {
 	return nil
 }
 
-// hasLostAcknowledgements reports whether the connection has ended after this pass moved messages. The broker may then have lost
+// mayHaveLostAcknowledgements reports whether the connection has ended after this pass moved messages. The broker may then have lost
 // acknowledgements.
-func (p *pass) hasLostAcknowledgements() bool {
+func (p *pass) mayHaveLostAcknowledgements() bool {
 	return p.moved > p.movedBefore && p.connection.Connection.IsClosed()
 }
 
 // uncertain is how many messages that this pass moved may be in the queue again if the connection ends now. If there is a prefetch, their
 // number does not exceed it. Deletions do not rely on that limit, because no later pass deletes such a message again.
 func (p *pass) uncertain() int {
-	if p.Delete || p.Limited {
+	if p.Delete || p.DeliveryLimited {
 		return p.moved - p.removed
 	}
 	return min(p.moved-p.removed, p.intake.capacity())

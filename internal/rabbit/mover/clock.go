@@ -23,9 +23,9 @@ func (p *pass) tick(now time.Time) error {
 		p.notBefore = time.Time{}
 	}
 	switch {
-	case p.Limited && len(p.waiting) > 0 && p.state != DestinationBusy && now.Sub(p.takenAt) > passLimit:
+	case p.DeliveryLimited && len(p.waiting) > 0 && p.state != DestinationBusy && now.Sub(p.takenAt) > passLimit:
 		p.stop(ErrWaitedTooLong)
-	case !p.Limited && !p.blocked && now.Sub(p.began) > p.holdLimit() && (p.held > 0 || len(p.waiting) > 0):
+	case !p.DeliveryLimited && !p.blocked && now.Sub(p.began) > p.holdLimit() && (p.held > 0 || len(p.waiting) > 0):
 		p.stop(p.whyOver(now))
 	}
 	if p.stopping && now.Sub(p.stoppedAt) > settleLimit {
@@ -54,7 +54,7 @@ func (p *pass) refillFull() error {
 	return p.intake.refill(p.prefetch())
 }
 
-// flush acknowledges the confirmed messages if the pass may receive more.
+// flush acknowledges the confirmed messages if mayAcknowledge permits it.
 func (p *pass) flush(now time.Time) error {
 	if !p.mayAcknowledge() {
 		return nil
@@ -63,8 +63,9 @@ func (p *pass) flush(now time.Time) error {
 	return p.intake.flush(now.Sub(p.idleSince) > 10*tick)
 }
 
-// mayAcknowledge reports whether the pass may receive more messages. After each acknowledgement, the broker delivers more.
-func (p *pass) mayAcknowledge() bool { return p.Limited || !p.isPaused() }
+// mayAcknowledge reports whether the pass may acknowledge messages. Each acknowledgement lets the broker deliver another message, which a
+// paused pass must not receive. With Config.DeliveryLimited, the broker delivers only what the pass gets.
+func (p *pass) mayAcknowledge() bool { return p.DeliveryLimited || !p.isPaused() }
 
 // holdLimit is the maximum time for which the pass may hold messages.
 func (p *pass) holdLimit() time.Duration {
@@ -120,7 +121,7 @@ func (p *pass) endIfBelow() error {
 
 // end cancels the consumer, if there is one. The pass still moves the messages that were already delivered.
 func (p *pass) end() error {
-	if p.Limited {
+	if p.DeliveryLimited {
 		p.drained = true
 		return nil
 	}
@@ -223,7 +224,8 @@ func (p *pass) checkDestination(now time.Time) error {
 
 // hasRoom reports whether another message may be published to the destination.
 func (p *pass) hasRoom() bool {
-	return p.Destination == "" || p.Settings().MaxDepth < 0 || p.room > 0 || p.Limited && (p.stopping || time.Since(p.takenAt) > passLimit)
+	return p.Destination == "" || p.Settings().MaxDepth < 0 || p.room > 0 ||
+		p.DeliveryLimited && (p.stopping || time.Since(p.takenAt) > passLimit)
 }
 
 // depth counts the ready messages of the destination and of the queue behind it. It returns false if the destination does not
@@ -247,8 +249,8 @@ func (p *pass) whyBusy(limit int) string {
 // giveBack closes the channels of the intake one after the other, and waits after each until the queue has processed its end. After
 // an error, the broker may have lost acknowledgements.
 func (p *pass) giveBack(ctx context.Context) error {
-	if !p.Limited && !p.blocked {
-		err := p.intake.sweep(quick(ctx, sweepLimit), func() (int, error) {
+	if !p.DeliveryLimited && !p.blocked {
+		err := p.intake.sweep(cleanupLimit(ctx, sweepLimit), func() (int, error) {
 			source, exists, err := p.declared(p.Queue)
 			if exists && isUncounted(source) { // the held messages make this intake a consumer
 				return firstSweep, nil
@@ -256,12 +258,12 @@ func (p *pass) giveBack(ctx context.Context) error {
 			return source.Messages, err
 		})
 		if err != nil {
-			p.Log.Info("Messages may have changed their order", "queue", p.Queue, "reason", err.Error())
+			p.Log.Info("Messages may be out of order", "queue", p.Queue, "reason", err.Error())
 		}
 	}
 	before, _, err := p.declared(p.Queue)
 	before.Consumers = max(before.Consumers, p.intake.consumers())
-	until := time.Now().Add(quick(ctx, settleLimit))
+	until := time.Now().Add(cleanupLimit(ctx, settleLimit))
 	return p.intake.close(func() {
 		if err == nil {
 			before, err = p.awaitFewerConsumers(before, until)
@@ -269,9 +271,9 @@ func (p *pass) giveBack(ctx context.Context) error {
 	})
 }
 
-// quick returns the limit for a part of the end of a pass. If the move was stopped, the parts together must end before the socket is
-// closed, settleLimit after the last delivery.
-func quick(ctx context.Context, limit time.Duration) time.Duration {
+// cleanupLimit returns the time limit of one cleanup step of a pass. If the move was stopped, all steps together must end before cutAfter
+// closes the socket.
+func cleanupLimit(ctx context.Context, limit time.Duration) time.Duration {
 	if ctx.Err() != nil {
 		return settleLimit / 5
 	}

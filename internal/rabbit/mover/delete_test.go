@@ -119,7 +119,7 @@ func TestDeleteFromASlowBrokerUntilItIsStopped(t *testing.T) {
 		topologytest.Equal(t, "error", nil, err)
 		topologytest.Equal(t, "unsure", 0, progress.Unsure)
 		holds(t, vh, source, messages-progress.Moved)
-		NewWithT(t).Expect(logged).To(ContainSubstring("Messages may have changed their order"))
+		NewWithT(t).Expect(logged).To(ContainSubstring("Messages may be out of order"))
 	})
 }
 

@@ -66,7 +66,7 @@ func (p *pass) outletClosed() error {
 	case len(under) == 1:
 		p.giveUp(under[0], FailureRefused, p.refusal(reason))
 	default:
-		p.careful = len(under)
+		p.oneByOne = len(under)
 		p.requeue(under)
 	}
 	return p.publish()
@@ -144,14 +144,14 @@ func (p *pass) connectionClosed(reason *amqp.Error) error {
 		return fmt.Errorf("queue %q: %w: %s", p.Queue, errCrashed, reason.Reason)
 	case !unreadable && (!reason.Server || !isAboutMessage(reason.Code)):
 		return p.Errs.OfOperation(reason)
-	case len(under) == 1 && p.careful > 0:
+	case len(under) == 1 && p.oneByOne > 0:
 		p.fail(&under[0].message, FailureRefused, p.refusal(reason))
 		clear(p.outlet.inFlight)
 		if p.failing+1 >= p.MaxFailures {
 			return ErrTooManyFailures
 		}
 	}
-	p.careful = max(p.careful, len(under))
+	p.oneByOne = max(p.oneByOne, len(under))
 	return p.Errs.OfOperation(reason)
 }
 
@@ -209,7 +209,7 @@ const refusedByQueue = "a queue that the exchange leads to is full or not availa
 // may accept messages again at any moment, so only one is published until then: later ones would overtake it.
 func (p *pass) postpone(state State, detail string, refused ...*item) {
 	p.requeue(refused)
-	p.careful = max(1, p.careful)
+	p.oneByOne = max(1, p.oneByOne)
 	p.setState(state, detail)
 	if p.notBefore.IsZero() {
 		p.pause = min(max(firstPause, 2*p.pause), lastPause)

@@ -45,7 +45,7 @@ type intakeChannel struct {
 	held      int    // messages that stay
 	firstHeld uint64 // the first of them; zero if there is none
 	settled   uint64 // all messages up to this one are acknowledged
-	// confirmed are the delivery tags after settled that flush may acknowledge.
+	// confirmed are the delivery tags above `settled` that flush may acknowledge.
 	confirmed map[uint64]bool
 }
 

@@ -26,7 +26,7 @@ func TestLimitedSourceAndBusyDestination(t *testing.T) {
 		limitedQueue(vh)
 		vh.Publish("", source, bodies(10)...)
 		running := start(t, vh, func(c *Config) {
-			c.Limited, c.Settings = true, func() Settings { return Settings{MaxDepth: 3} }
+			c.DeliveryLimited, c.Settings = true, func() Settings { return Settings{MaxDepth: 3} }
 		})
 		running.awaits(DestinationBusy)
 		holdsNext := func(progress Progress) bool { return progress.Moved == 3 && progress.Held == 1 }
@@ -47,7 +47,7 @@ func TestLimitedSourceIsStoppedBetweenTwoMessages(t *testing.T) {
 		limitedQueue(vh)
 		vh.Publish("", source, bodies(3)...)
 		running := start(t, vh, func(c *Config) {
-			c.Limited, c.Total, c.Settings = true, 13, func() Settings { return Settings{Rate: 20, MaxDepth: -1} }
+			c.DeliveryLimited, c.Total, c.Settings = true, 13, func() Settings { return Settings{Rate: 20, MaxDepth: -1} }
 		})
 		NewWithT(t).Eventually(func() int { return running.Progress().Moved }).WithTimeout(within).Should(Equal(3))
 		running.Stop()
@@ -67,7 +67,7 @@ func TestLimitedSource(t *testing.T) {
 		vh.Publish("", source, bodies(200)...)
 		limited := func(rate, total int) func(*Config) {
 			return func(c *Config) {
-				c.Limited, c.Total, c.Settings = true, total, func() Settings { return Settings{Rate: rate, MaxDepth: -1} }
+				c.DeliveryLimited, c.Total, c.Settings = true, total, func() Settings { return Settings{Rate: rate, MaxDepth: -1} }
 			}
 		}
 		running := start(t, vh, limited(20, 150)) // so slowly that it is stopped before its end, however busy the machine is
@@ -93,7 +93,7 @@ func TestLimitedSourceAtTheMaximumForNow(t *testing.T) {
 		limitedQueue(vh)
 		vh.Publish("", source, bodies(10)...)
 		running := start(t, vh, func(c *Config) {
-			c.Limited, c.Settings = true, func() Settings { return Settings{MaxDepth: -1, MaxMoved: 3} }
+			c.DeliveryLimited, c.Settings = true, func() Settings { return Settings{MaxDepth: -1, MaxMoved: 3} }
 		})
 		holds(t, vh, destination, 3)
 		holds(t, vh, source, 10-3)
@@ -109,7 +109,7 @@ func TestLimitedSourceAtTheLimit(t *testing.T) {
 	each(t, func(t *testing.T, vh *brokers.VHost) {
 		limitedQueue(vh)
 		vh.Publish("", source, bodies(10)...)
-		progress, err := start(t, vh, func(c *Config) { c.Limited, c.Limit = true, 3 }).Wait()
+		progress, err := start(t, vh, func(c *Config) { c.DeliveryLimited, c.Limit = true, 3 }).Wait()
 		topologytest.Equal(t, "error", nil, err)
 		topologytest.Equal(t, "moved", 3, progress.Moved)
 		holds(t, vh, destination, 3)
@@ -129,7 +129,7 @@ func TestLimitedSourceThatIsEmpty(t *testing.T) {
 			}
 			return netfault.Pass
 		})
-		progress, err := start(t, vh, func(c *Config) { c.Limited, c.Total, c.Dial = true, 60, dialer(t, vh, proxy.URI) }).Wait()
+		progress, err := start(t, vh, func(c *Config) { c.DeliveryLimited, c.Total, c.Dial = true, 60, dialer(t, vh, proxy.URI) }).Wait()
 		topologytest.Equal(t, "error", nil, err)
 		holds(t, vh, destination, progress.Moved)
 		holds(t, vh, source, 3+min(4, int(late.Load()))-progress.Moved)
@@ -141,7 +141,7 @@ func TestLimitedSourceWithAnUnroutableMessage(t *testing.T) {
 	each(t, func(t *testing.T, vh *brokers.VHost) {
 		vh.Publish("", source, bodies(3)...)
 		progress, err := start(t, vh, func(c *Config) {
-			c.Limited, c.Destination, c.Copier = true, "", toOthers{"0": "missing"}
+			c.DeliveryLimited, c.Destination, c.Copier = true, "", toOthers{"0": "missing"}
 		}).Wait()
 		topologytest.Equal(t, "error", nil, err)
 		topologytest.Equal(t, "moved", 2, progress.Moved)

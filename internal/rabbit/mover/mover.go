@@ -58,10 +58,10 @@ type Config struct {
 	Drop func(message *amqp.Delivery) bool
 	// Selective means that some messages may stay in the queue. The move then uses a larger prefetch.
 	Selective bool
-	// Limited means that the queue may delete returned messages, because it has a delivery limit. The move then gets the messages one
-	// by one, so that the broker delivers none that it does not move, and moves the current message before it stops. RabbitMQ does not
+	// DeliveryLimited means that the queue may delete returned messages, because it has a delivery limit. The move then gets the messages
+	// one by one, so that the broker delivers none that it does not move, and moves the current message before it stops. RabbitMQ does not
 	// allow that at a queue with a single active consumer.
-	Limited bool
+	DeliveryLimited bool
 	// Failures are messages that earlier runs could not move. The move does not publish them again.
 	Failures []Failure
 	// MaxFailures ends the move once this many messages could not be moved.
@@ -191,8 +191,8 @@ var (
 	// ErrWaitedTooLong: the destination does not accept the message of a limited move. RabbitMQ closes the channel of a consumer
 	// that holds a message for too long.
 	ErrWaitedTooLong = errors.New("the destination has not accepted a message for ten minutes")
-	// ErrInterrupted: the connection ended while messages were deleted, and the broker may have lost acknowledgements.
-	ErrInterrupted = errors.New("the connection has ended while messages were deleted")
+	// ErrInterrupted: the connection ended while Warren was deleting messages, and the broker may have lost acknowledgements.
+	ErrInterrupted = errors.New("the connection ended while Warren was deleting messages")
 	// ErrUnknownReturn: the broker has returned a message that this move did not publish, or that lacks SeqHeader.
 	ErrUnknownReturn = errors.New("the broker has returned an unknown message")
 )
@@ -225,11 +225,11 @@ type move struct {
 	// unsure is how many messages were moved whose acknowledgements may be lost. unanswered is how many of moved the broker has not
 	// confirmed.
 	unsure, unanswered int
-	// careful is how many more messages are published one at a time: 1 for the first message, because the destination may be missing. After
-	// the broker has refused a message by closing the channel, careful is the number of its unconfirmed copies.
-	careful int
-	seq     int64
-	sizes   sizes
+	// oneByOne is how many more messages are published one at a time: 1 for the first message, because the destination may be missing.
+	// After the broker has refused a message by closing the channel, oneByOne is the number of its unconfirmed copies.
+	oneByOne int
+	seq      int64
+	sizes    sizes
 	// crashes counts the deliveries that ended a connection. atATime is the maximum prefetch since the last of them; zero if there was
 	// none.
 	crashes, atATime int
@@ -247,7 +247,7 @@ type move struct {
 func Run(ctx context.Context, config Config) (Progress, error) {
 	t := &move{
 		Config: config, pace: newPace(config.Settings()), failed: map[string]bool{}, moved: config.Moved, apart: config.MovedApart,
-		unsure: config.Unsure, careful: 1,
+		unsure: config.Unsure, oneByOne: 1,
 	}
 	t.failures = slices.Clone(config.Failures)
 	for _, failure := range config.Failures {

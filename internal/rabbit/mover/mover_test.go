@@ -688,7 +688,7 @@ func (o toOthers) Copy(message *amqp.Delivery, seq int64) (contract.Route, amqp.
 }
 
 // RabbitMQ refuses a message if one of the queues behind its exchange refuses it, and the other queues still receive it. A refused
-// message therefore stays and is not published again, also not by the next run. Each retry would duplicate it in the other queues.
+// message therefore stays and is not published again, not even by the next run. Each retry would duplicate it in the other queues.
 func TestOneOfSeveralQueuesRefuses(t *testing.T) {
 	for name, to := range map[string]string{"several destinations": "", "a destination behind an exchange": "full"} {
 		t.Run(name, func(t *testing.T) {

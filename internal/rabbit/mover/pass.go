@@ -125,7 +125,7 @@ func (m *move) pass(ctx context.Context) (done bool, err error) {
 		p.doubt()
 		return false, err
 	}
-	if err := p.giveBack(ctx); err != nil && (p.Delete || p.hasLostAcknowledgements()) {
+	if err := p.giveBack(ctx); err != nil && (p.Delete || p.mayHaveLostAcknowledgements()) {
 		p.doubt()
 		return false, errors.Join(p.stopReason, err)
 	}
@@ -171,7 +171,7 @@ func (p *pass) open() (err error) {
 	if p.outlet, err = openOutlet(p.connection, p.Exchange); err != nil {
 		return err
 	}
-	if p.Limited {
+	if p.DeliveryLimited {
 		return p.intake.openForGets()
 	}
 	return p.whyNotTaken(p.intake.open(p.prefetch()))
@@ -194,7 +194,7 @@ func (p *pass) holds() bool { return p.Selective || p.DryRun }
 // prefetch is how many unsettled messages the broker delivers.
 func (p *pass) prefetch() int {
 	switch {
-	case p.Limited:
+	case p.DeliveryLimited:
 		return 1
 	case p.DryRun: // the consumer of a full channel can be cancelled without waiting
 		return min(p.sizes.fitting(maxHeld), max(1, p.bound-p.taken))
@@ -210,7 +210,7 @@ func (p *pass) prefetch() int {
 
 // window is the maximum number of messages that wait for their confirms.
 func (p *pass) window() int {
-	if p.Limited || p.careful > 0 {
+	if p.DeliveryLimited || p.oneByOne > 0 {
 		return 1
 	}
 	return p.sizes.fitting(p.pace.window())
@@ -229,7 +229,7 @@ func (p *pass) run(ctx context.Context) error {
 		var err error
 		switch {
 		case !p.mayTake():
-		case !p.Limited:
+		case !p.DeliveryLimited:
 			deliveries = p.intake.current().deliveries
 		case time.Since(p.gotNoneAt) > getPause:
 			err = p.get()
@@ -264,7 +264,7 @@ func (p *pass) run(ctx context.Context) error {
 func (p *pass) stop(reason error) {
 	if !p.stopping {
 		p.stopping, p.stoppedAt, p.stopReason = true, time.Now(), reason
-		if p.Limited {
+		if p.DeliveryLimited {
 			p.notBefore = time.Time{} // try the held message once more
 		}
 	}
@@ -287,7 +287,7 @@ func (p *pass) mayTake() bool {
 }
 
 // mayPublish reports whether the pass still moves messages.
-func (p *pass) mayPublish() bool { return !p.stopping || p.Limited }
+func (p *pass) mayPublish() bool { return !p.stopping || p.DeliveryLimited }
 
 // isPaused reports whether the move is paused. A pass that stops ignores the pause.
 func (p *pass) isPaused() bool { return !p.stopping && p.Settings().Paused }

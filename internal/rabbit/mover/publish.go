@@ -72,7 +72,7 @@ func (p *pass) answered(number uint64) error {
 	case !moved.isAccepted(): // a retry would duplicate the copy in the other queues behind the exchange
 		p.giveUp(moved, FailureRefused, refusedByQueue)
 	default:
-		p.careful = max(0, p.careful-1)
+		p.oneByOne = max(0, p.oneByOne-1)
 		p.pause = 0
 		p.setState(Moving, "")
 		return p.settle(moved)
