@@ -92,7 +92,7 @@ func (r *refusedBrowses) get(queue string) error {
 	return r.of[queue]
 }
 
-// set records an error, or with nil that the queue can be read. It reports whether a refusal begins or ends.
+// set records the error of a refused browse; nil clears it. It reports whether a refusal begins or ends.
 func (r *refusedBrowses) set(queue string, err error) (changed bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

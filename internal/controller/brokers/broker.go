@@ -104,8 +104,8 @@ type Recreator interface {
 	Divert(ctx context.Context, r recreate.Recreation, record func(context.Context, []vhost.Binding) error) error
 	// Empty moves the messages of the queue to the backlog.
 	Empty(ctx context.Context, r recreate.Recreation, report func(recreate.Progress)) (recreate.Progress, error)
-	// Swap calls deleteSent before it deletes the queue, which must be provably empty, and declares it again.
-	Swap(ctx context.Context, r recreate.Recreation, deleteSent func(context.Context) error) (recreate.Swapped, error)
+	// Swap calls recordDelete before it deletes the queue, which must be provably empty, and declares it again.
+	Swap(ctx context.Context, r recreate.Recreation, recordDelete func(context.Context) error) (recreate.Swapped, error)
 	// GiveBack moves the messages and bindings back to the queue.
 	GiveBack(ctx context.Context, r recreate.Recreation, report func(recreate.Progress)) (recreate.Progress, error)
 }

@@ -149,11 +149,13 @@ func (m *memoryRecreator) Empty(ctx context.Context, r recreate.Recreation, repo
 	return progress, err
 }
 
-func (m *memoryRecreator) Swap(ctx context.Context, r recreate.Recreation, deleteSent func(context.Context) error) (recreate.Swapped, error) {
+func (m *memoryRecreator) Swap(
+	ctx context.Context, r recreate.Recreation, recordDelete func(context.Context) error,
+) (recreate.Swapped, error) {
 	if err := m.call(ctx, v1alpha1.RecreationSwapping, r); err != nil {
 		return m.swapped, err
 	}
-	if err := deleteSent(ctx); err != nil {
+	if err := recordDelete(ctx); err != nil {
 		return recreate.Swapped{}, err
 	}
 	if now := m.stored().Status.Recreation; now == nil || !now.DeleteSent {

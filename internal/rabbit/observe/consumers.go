@@ -28,8 +28,8 @@ type Consumers struct {
 	Disabled bool
 	// Others: at the last count, other clients consumed the queue or held its messages.
 	Others bool
-	// Counts is how many counts in a row have agreed; zero before the first. A count during which Warren itself consumed the queue does not
-	// count.
+	// Counts is the number of consecutive counts with the same result; zero before the first, and after a refusal. Counts while Warren
+	// itself consumes the queue, or until consumerSettle after that, are ignored.
 	Counts int
 }
 
@@ -114,8 +114,8 @@ func (o *Observer) Consumers(queue string) Consumers {
 	return current.consumers.get(queue)
 }
 
-// countConsumers counts the consumers of the wanted queues. A queue that cannot be counted keeps its last result. It asks quorum queues
-// only, because the question keeps a classic queue from expiring. Other queues count as not consumed.
+// countConsumers counts the consumers of the wanted queues. A queue that cannot be counted keeps its last result. It queries only quorum
+// queues, because a passive declaration delays the expiry of a classic queue. It records other queues as having no other consumers.
 func (r *refresher) countConsumers(ctx context.Context, view *view) {
 	if !r.Matcher.IsMatched() || r.Channels.IsBlocked() {
 		return

@@ -85,7 +85,7 @@ func (l *eventListener) ended(ctx context.Context, view *view, err error) {
 		if errors.Is(err, eventfeed.ErrSilent) {
 			level = 0
 		}
-		l.Log.V(level).Info("The events of the broker are not received", "vhost", l.VHost, "reason", err.Error())
+		l.Log.V(level).Info("No events arrive from the broker", "vhost", l.VHost, "reason", err.Error())
 		view.broadcast(snapshot.Notice{Capabilities: true})
 	}
 	if was {

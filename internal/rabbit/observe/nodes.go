@@ -84,7 +84,8 @@ func (m *members) expire(since time.Time, nodes int) {
 	}
 }
 
-// beginRead reports whether the caller should read the members now. If so, it returns false to all other callers until schedule is called.
+// beginRead reports whether the caller should read the members now. If so, it returns false to all other callers for membersPause, unless
+// schedule or expire sets another time.
 func (m *members) beginRead(now time.Time, nodes int) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()

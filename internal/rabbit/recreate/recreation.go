@@ -32,8 +32,8 @@ type Recreation struct {
 	Emptied bool
 	// AcceptsPast: Swap continues if messages came past the bindings. Otherwise it fails with PublishersPastBindings.
 	AcceptsPast bool
-	// DeleteSent: Swap has called deleteSent, and has not returned Swapped.DeleteSent as false since then. A delete may be running, or may
-	// have been executed.
+	// DeleteSent: Swap has called recordDelete, and has not returned Swapped.DeleteSent as false since then. A delete may be running, or
+	// may have been executed.
 	DeleteSent bool
 	// StatusLost: the status was lost. It is unknown whether the queue is the new one, because the spec may ask for the old arguments
 	// again.
@@ -152,7 +152,7 @@ type Progress struct {
 // Swapped is the result of Swap.
 type Swapped struct {
 	// DeleteSent: if the error is nil, the queue was deleted and declared. With an error, a delete may be running: the caller
-	// records that and calls Swap again. If DeleteSent is false, the queue is unchanged even if deleteSent was called, and the
+	// records that and calls Swap again. If DeleteSent is false, the queue is unchanged even if recordDelete was called, and the
 	// caller can restore the old queue with GiveBack.
 	DeleteSent bool
 	// Moved is how many messages Swap itself has moved to the backlog, and Past how many of them came past the bindings; see Progress.

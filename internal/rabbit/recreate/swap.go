@@ -12,12 +12,12 @@ import (
 )
 
 // Swap deletes the queue if it is provably empty and has no consumers, and declares it with the new arguments. It returns once RabbitMQ has
-// written the name of the new queue to disk. It calls deleteSent before it sends the delete. deleteSent must record Recreation.DeleteSent;
-// its error ends the call, and is returned as it is.
+// written the name of the new queue to disk. It calls recordDelete before it sends the delete. recordDelete must record
+// Recreation.DeleteSent; its error ends the call, and is returned as it is.
 //
 // If DeleteSent is recorded, a delete of an earlier process may be running. Swap then first waits up to 30 s until the queue is gone, and
 // declares it. The fence stays closed during the wait, because RabbitMQ would delete new messages with the queue.
-func (r *Recreator) Swap(ctx context.Context, rec Recreation, deleteSent func(context.Context) error) (Swapped, error) {
+func (r *Recreator) Swap(ctx context.Context, rec Recreation, recordDelete func(context.Context) error) (Swapped, error) {
 	isNew, err := r.isSwapped(ctx, rec)
 	if err != nil {
 		return Swapped{DeleteSent: rec.DeleteSent}, err
@@ -31,7 +31,7 @@ func (r *Recreator) Swap(ctx context.Context, rec Recreation, deleteSent func(co
 		}
 		return Swapped{DeleteSent: true}, r.Crash.Pass(StepSwapped)
 	}
-	swapped, err := r.swap(ctx, rec, deleteSent)
+	swapped, err := r.swap(ctx, rec, recordDelete)
 	if err != nil {
 		return swapped, err
 	}
@@ -39,18 +39,18 @@ func (r *Recreator) Swap(ctx context.Context, rec Recreation, deleteSent func(co
 }
 
 // swap holds back the messages of the tiers, and moves the messages that have arrived since the queue was emptied.
-func (r *Recreator) swap(ctx context.Context, rec Recreation, deleteSent func(context.Context) error) (swapped Swapped, err error) {
+func (r *Recreator) swap(ctx context.Context, rec Recreation, recordDelete func(context.Context) error) (swapped Swapped, err error) {
 	rec.Emptied = true
 	freezer := &freezer{Recreator: r, rec: rec}
 	drainer := &drainer{Recreator: r, rec: rec}
 	defer drainer.close()
 	recreation := safedelete.Recreation{
 		Queue: rec.Queue,
-		DeleteSent: func(ctx context.Context) error {
+		RecordDelete: func(ctx context.Context) error {
 			if err := r.checkUnbound(ctx, rec); err != nil {
 				return err
 			}
-			return deleteSent(ctx)
+			return recordDelete(ctx)
 		},
 		Begin: func(ctx context.Context) error {
 			if err := freezer.freeze(ctx); err != nil {

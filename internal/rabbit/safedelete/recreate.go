@@ -27,8 +27,8 @@ type Recreation struct {
 	// Drain moves all ready messages of the queue elsewhere. It is called while the fence is closed, before each attempt of the
 	// proof. Its error ends the call, and is returned as it is. If Drain is nil, a message in the queue ends the call.
 	Drain func(context.Context) error
-	// DeleteSent is called before the delete is sent, while the fence is closed. Its error ends the call, and is returned as it is.
-	DeleteSent func(context.Context) error
+	// RecordDelete is called before the delete is sent, while the fence is closed. Its error ends the call, and is returned as it is.
+	RecordDelete func(context.Context) error
 }
 
 // Recreated is the result of Recreate.
@@ -206,11 +206,11 @@ func (b *batch) drain(ctx context.Context, queues []string) {
 	}
 }
 
-// recordDelete calls DeleteSent of each recreation, so that the caller records the delete before it is sent.
+// recordDelete calls RecordDelete of each recreation, so that the caller records the delete before it is sent.
 func (b *batch) recordDelete(ctx context.Context) error {
 	for _, g := range b.groups {
 		if g.recreation != nil {
-			b.doubt(g, g.recreation.DeleteSent(ctx))
+			b.doubt(g, g.recreation.RecordDelete(ctx))
 		}
 	}
 	if b.doubtful() {

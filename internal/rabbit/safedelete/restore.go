@@ -59,8 +59,9 @@ func (r restoration) remember(ctx context.Context) error {
 // stillDeleting describes a queue whose deletion RabbitMQ has not answered.
 const stillDeleting = "RabbitMQ may still be deleting queue %q"
 
-// bindingsOf returns the bindings of queues. It uses the snapshot if events or a refresh have shown that it was current after the callers
-// were asked. Otherwise it makes one request for each queue, or one listing for many queues.
+// bindingsOf returns the bindings of queues. It uses the snapshot if events or a refresh have shown that it was current after the batch
+// began to ask its callers whether the queues may still be deleted. Otherwise it makes one request for each queue, or one listing for many
+// queues.
 func (r restoration) bindingsOf(ctx context.Context, queues []string) (map[string][]vhost.Binding, error) {
 	bindings := map[string][]vhost.Binding{}
 	if r.deleter.observer.State().CurrentAt.After(r.asked) {
