@@ -9,13 +9,13 @@ import (
 	"github.com/warren-mq/warren/api/v1alpha1"
 )
 
-// longestApplied is the size of the annotation of kubectl apply, in bytes, up to which the cache omits the annotation. No code reads it.
-// The cache keeps a larger one, because ownership.AnnotateIntents adds up the sizes of all annotations.
-const longestApplied = 8 << 10
+// maxDroppedApplied is the maximum size of a last-applied annotation that the cache drops, in bytes. No code reads the annotation. The
+// cache keeps a larger one, because ownership.AnnotateIntents adds up the sizes of all annotations.
+const maxDroppedApplied = 8 << 10
 
 // compact reduces the memory of a cached ConsumerQueue. A decoder allocates a new string for each word, and slices with spare capacity.
 func compact(cq *v1alpha1.ConsumerQueue) {
-	if len(cq.Annotations[corev1.LastAppliedConfigAnnotation]) <= longestApplied {
+	if len(cq.Annotations[corev1.LastAppliedConfigAnnotation]) <= maxDroppedApplied {
 		delete(cq.Annotations, corev1.LastAppliedConfigAnnotation)
 	}
 	if len(cq.Annotations) == 0 {

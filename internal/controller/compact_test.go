@@ -56,7 +56,7 @@ func TestCompact(t *testing.T) {
 func TestCompactKeepsALargeAnnotation(t *testing.T) {
 	t.Parallel()
 	cq := decoded(t, "orders")
-	cq.Annotations = map[string]string{corev1.LastAppliedConfigAnnotation: strings.Repeat("x", longestApplied+1)}
+	cq.Annotations = map[string]string{corev1.LastAppliedConfigAnnotation: strings.Repeat("x", maxDroppedApplied+1)}
 	compact(cq)
 	topologytest.Equal(t, "annotations", 1, len(cq.Annotations))
 }

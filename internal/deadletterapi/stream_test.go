@@ -114,7 +114,7 @@ func TestABrowseOfAnExportEndsInTime(t *testing.T) {
 }
 
 // An export returns messages while its client reads, and continues behind the exported messages. It reports an
-// error if these have changed, or if its sender may no longer export messages.
+// error if these have changed, or if its user may no longer export messages.
 func TestExportToALazyClient(t *testing.T) {
 	t.Parallel()
 	deadLetters := make([]amqp.Delivery, 150)

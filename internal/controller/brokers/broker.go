@@ -100,7 +100,8 @@ type Recreator interface {
 	Inspect(ctx context.Context, r recreate.Recreation) (recreate.Seen, error)
 	// Consumers returns how many consumers of the queue the broker lists, and how many of them follow the contract in a ConfigMap.
 	Consumers(ctx context.Context, r recreate.Recreation, configMap string) (listed, following int)
-	// Divert calls record with the bindings of the queue before they lead to the hold.
+	// Divert moves the bindings of the queue to the hold queue, if there is one. It calls record with all bindings before it moves new
+	// ones.
 	Divert(ctx context.Context, r recreate.Recreation, record func(context.Context, []vhost.Binding) error) error
 	// Empty moves the messages of the queue to the backlog.
 	Empty(ctx context.Context, r recreate.Recreation, report func(recreate.Progress)) (recreate.Progress, error)

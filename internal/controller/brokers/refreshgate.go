@@ -77,8 +77,8 @@ func (g *RefreshGate) Pending(resource client.ObjectKey, connection refresher, q
 	return true
 }
 
-// IsOpen reports whether a resource waits for the answer of a connection.
-func (g *RefreshGate) IsOpen(resource client.ObjectKey, connection refresher) bool {
+// IsWaiting reports whether a resource waits for the answer of a connection.
+func (g *RefreshGate) IsWaiting(resource client.ObjectKey, connection refresher) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	asked, known := g.questions[resource]

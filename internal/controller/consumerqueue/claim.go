@@ -86,5 +86,5 @@ func (v *vhostScope) writeIntents(ctx context.Context, entries []v1alpha1.Topolo
 	v.statuses.Record(now)
 	v.claimWritten = ownership.RestoreIntents(now)
 	now.DeepCopyInto(v.cq)
-	return v.claimWritten, nil // false if a status was written and lost
+	return v.claimWritten, nil // false if a client wrote the status earlier; see ownership.RestoreIntents
 }

@@ -170,8 +170,8 @@ func (v *vhostScope) ensureConfigMap(ctx context.Context, c contract, asked bool
 	return !maps.Equal(found.Data, c.data), v.client.Patch(ctx, wanted, patch, statuswriter.FieldOwner)
 }
 
-// own makes the ConsumerQueue the owner of the ConfigMap. It does not block the deletion of the ConsumerQueue, for which the
-// manager would need a permission for finalizers.
+// own makes the ConsumerQueue the owner of the ConfigMap. It passes false to WithBlockOwnerDeletion, because true can require permission
+// to update consumerqueues/finalizers.
 func (v *vhostScope) own(configMap *corev1.ConfigMap) error {
 	err := controllerutil.SetControllerReference(v.cq, configMap, v.client.Scheme(), controllerutil.WithBlockOwnerDeletion(false))
 	if owned, another := errors.AsType[*controllerutil.AlreadyOwnedError](err); another {

@@ -209,7 +209,7 @@ func TestTheContractOfAFormerConsumerQueueIsAdopted(t *testing.T) {
 func TestContractPending(t *testing.T) {
 	t.Parallel()
 	const held = `consumers may still publish to it. Warren removes it 3m after ConfigMap "orders-contract" stops naming it`
-	// The time is according to the clock of another manager.
+	// LastUpdateTime comes from the clock of another manager.
 	contractIn := func(configMap, hash string) *v1alpha1.ContractStatus {
 		return &v1alpha1.ContractStatus{ConfigMap: configMap, Hash: hash, LastUpdateTime: ago(time.Hour)}
 	}

@@ -157,7 +157,8 @@ func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 	return done.Result, nil
 }
 
-// get returns a ConsumerQueue from the cache, or an unprotected one that no longer exists; nil if there is neither.
+// get returns a ConsumerQueue from the cache. If the API server removed it unprotected, get returns the recorded version, and exists is
+// false. If there is neither, cq is nil.
 func (r *Reconciler) get(ctx context.Context, key client.ObjectKey) (cq *v1alpha1.ConsumerQueue, exists bool, err error) {
 	cq = &v1alpha1.ConsumerQueue{}
 	err = r.client.Get(ctx, key, cq)

@@ -88,8 +88,8 @@ func (d *deletion) run(ctx context.Context) (reconciled, error) {
 	return d.teardownThrough(ctx, bc, t, owned)
 }
 
-// awaitsTiers reports whether delay tiers may be missing beside a main queue that deletionPolicy Retain retains, because a deletion runs or
-// was interrupted. Before it retains the queue, Warren must declare the tiers again; see restoreTiers.
+// awaitsTiers reports whether a running or interrupted deletion may have removed delay tiers of a ConsumerQueue with deletionPolicy Retain.
+// Before Warren retains the main queue, it must declare these tiers again; see restoreTiers.
 func (d *deletion) awaitsTiers(bc *v1alpha1.BrokerConnection, t *teardown, owned []v1alpha1.TopologyEntry, begun bool) bool {
 	if d.cq.Spec.DeletionPolicy != v1alpha1.DeletionPolicyRetain || d.cq.Spec.Suspend || bc == nil || bc.Spec.Suspend {
 		return false

@@ -127,7 +127,7 @@ func (v *vhostScope) reconcile(ctx context.Context) (waiting, error) {
 	if !decided.Writes() {
 		return v.carryOut(ctx, comparison, decided)
 	}
-	if v.refusals.IsOpen(v.key(), v.connection) {
+	if v.refusals.IsWaiting(v.key(), v.connection) {
 		return forRefresh, nil
 	}
 	done, ok := v.limiter.TryAcquire(v.location.Cluster.Endpoint, v.key())
