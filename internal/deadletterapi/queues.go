@@ -48,7 +48,10 @@ func tableOf(queues []v1alpha1.DeadLetterQueue, now time.Time) *metav1.Table {
 			{Name: "Queue", Type: "string", Description: "the dead-letter queue at the broker"},
 			{Name: "Messages", Type: "string", Description: "how many messages there were"},
 			{Name: "Counted", Type: "string", Description: "how long ago they were counted"},
-			{Name: "Under way", Type: "string", Description: "how many messages running Redrives and Purges have yet to examine"},
+			{
+				Name: "Under way", Type: "string",
+				Description: "how many messages running Redrives and Purges have yet to examine, move or delete",
+			},
 		},
 		Rows: []metav1.TableRow{},
 	}

@@ -180,8 +180,8 @@ var (
 // Waiting.
 var (
 	LimiterWaits = histogram("warren_limiter_wait_duration_seconds",
-		"How long ConsumerQueues, Redrives and Purges waited for a slot at a broker. At a time, half of the workers may write to "+
-			"one broker or for one namespace, and a quarter to slow brokers.",
+		"How long ConsumerQueues, Redrives and Purges waited for a slot at a broker. At most half of the workers may write to one "+
+			"broker or for one namespace at the same time, and at most a quarter to slow brokers.",
 		waitBuckets)
 	LimiterWaiting = gauge("warren_limiter_waiting",
 		"ConsumerQueues that wait for a slot at a broker.")

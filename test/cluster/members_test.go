@@ -22,7 +22,7 @@ var _ = Describe("The members of a queue", func() {
 		w.VHost.RemoveMember(name+".dlq", third)
 		few := v1alpha1.Advisory{
 			Code: v1alpha1.AdvisoryFewMembers, Name: name + ".dlq",
-			Message: fmt.Sprintf("queue %q has members on 2 of 3 nodes, should have 3: "+
+			Message: fmt.Sprintf("queue %q has members on only 2 of 3 nodes; it should have 3 members: "+
 				"add members with rabbitmq-queues add_member, or for many queues with rabbitmq-queues grow", name+".dlq"),
 		}
 		w.Eventually(name, HaveField("Status.Advisories", ConsistOf(few)), Condition("Ready", metav1.ConditionTrue, "InSync"))

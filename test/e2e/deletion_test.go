@@ -251,7 +251,7 @@ var _ = Describe("The deletion of a ConsumerQueue", func() {
 		w.Delete("orders")
 		w.gone("orders")
 		Expect(w.holds()).To(equalState(before))
-		w.expectRetained(`queue "orders.retry.30s": another client declared it and the main queue "orders"`, false, "found")
+		w.expectRetained(`queue "orders.retry.30s": another client declared both this object and main queue "orders"`, false, "found")
 	})
 
 	It("deletes nothing in another vhost to which the connection was changed", Extended, func() {

@@ -143,6 +143,6 @@ var _ = Describe("A queue that Warren could not declare", func() {
 		Eventually(w.EventsSoFar).Should(SatisfyAny(
 			ContainElement(HaveField("Reason", "RecreationRequired")), // a refresh before the deletion had found that
 			WithTransform(retained, ConsistOf(SatisfyAll(HaveField("Type", corev1.EventTypeNormal), HaveField("Note",
-				MatchRegexp(`queue "orders.retry.10s": it differs from the spec, and Warren has no record that it declared it`)))))))
+				MatchRegexp(`queue "orders.retry.10s": the object differs from the spec, and Warren has no record of declaring it`)))))))
 	})
 })

@@ -27,8 +27,8 @@ type DeadLetterQueue struct {
 	Messages *int64 `json:"messages,omitempty"`
 	// asOf is when Warren counted the messages.
 	AsOf *metav1.Time `json:"asOf,omitempty"`
-	// underWay is how many messages the running Redrives and Purges of the ConsumerQueue have yet to examine, from their statuses.
-	// It is absent outside of lists, and in `kubectl warren dlq ls` for users without permission to list Redrives.
+	// underWay is how many messages the running Redrives and Purges of the ConsumerQueue have yet to examine, move or delete, from
+	// their statuses. It is absent outside of lists, and in `kubectl warren dlq ls` for users without permission to list Redrives.
 	UnderWay *int64 `json:"underWay,omitempty"`
 	// consumers is the number of other consumers of the queue. It is absent in lists.
 	Consumers *int64 `json:"consumers,omitempty"`

@@ -101,7 +101,8 @@ func checkOrphanRemovable(comparison plan.Comparison, entry v1alpha1.TopologyEnt
 		}
 		return nil
 	}
-	return fmt.Errorf("%w: %s is in the spec again, or gone", errNeeded, topology.IDOf(entry))
+	message := fmt.Sprintf("%v is no longer an orphan: it is in the spec again, or no longer exists", topology.IDOf(entry))
+	return brokererr.New(message, errNeeded)
 }
 
 func orphaned(entry v1alpha1.TopologyEntry, why plan.Blocker) v1alpha1.Advisory {

@@ -60,7 +60,7 @@ func (h *holdings) resolveIntents(cq *v1alpha1.ConsumerQueue, version vhost.Vers
 			h.unconfirmed[entry.Name] = h.unconfirmed[entry.Name] || entry.Kind == v1alpha1.KindQueue
 			owned = append(owned, entry)
 		default:
-			why := "it differs from the spec, and Warren has no record that it declared it"
+			why := "the object differs from the spec, and Warren has no record of declaring it"
 			h.retained = append(h.retained, plan.Retained{Entry: entry, Reason: why})
 		}
 	}

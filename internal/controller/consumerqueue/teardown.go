@@ -71,7 +71,7 @@ func (t *teardown) run(ctx context.Context) ([]plan.Retained, error) {
 		return nil, t.restoreTiers(ctx, errRetain)
 	}
 	if t.cq.Spec.DeletionPolicy == v1alpha1.DeletionPolicyDelete && t.mainIsForeign(t.cq, observed) {
-		t.retainAdopted(fmt.Sprintf("another client declared it and the main queue %q", t.cq.QueueName()))
+		t.retainAdopted(fmt.Sprintf("another client declared both this object and main queue %q", t.cq.QueueName()))
 	}
 	if err := t.checkRedeclared(observed); err != nil {
 		return nil, err

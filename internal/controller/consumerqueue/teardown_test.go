@@ -190,7 +190,7 @@ func TestADeletionKeepsTheTiersOfAForeignMainQueue(t *testing.T) {
 	w.mustReconcile()
 	want := []occurrence{{
 		corev1.EventTypeNormal, eventRetained, "Delete",
-		`retained queue "orders.retry.30s": another client declared it and the main queue "orders"`,
+		`retained queue "orders.retry.30s": another client declared both this object and main queue "orders"`,
 	}}
 	topologytest.Equal(t, "Events", want, w.delete(), comparingOccurrences)
 	all := []string{"orders", "orders.retry.30s"}

@@ -15,7 +15,7 @@ import (
 )
 
 // List returns the dead-letter queues of ConsumerQueues, in their order, with the messages that Redrives and Purges have yet to
-// examine. It leaves out ConsumerQueues without a dead-letter queue.
+// examine, move or delete. It leaves out ConsumerQueues without a dead-letter queue.
 func List(queues []messaging.ConsumerQueue, redrives []messaging.Redrive, purges []messaging.Purge) *v1alpha1.DeadLetterQueueList {
 	underWay := map[client.ObjectKey]int64{}
 	for i := range redrives {
@@ -38,7 +38,7 @@ func List(queues []messaging.ConsumerQueue, redrives []messaging.Redrive, purges
 	return list
 }
 
-// UnderWayByRedrive returns how many messages a running Redrive has yet to examine, from its status. A Redrive whose maxMessages
+// UnderWayByRedrive returns how many messages a running Redrive has yet to examine or move, from its status. A Redrive whose maxMessages
 // is below its total ends after maxMessages moves.
 func UnderWayByRedrive(job *messaging.Redrive) int64 {
 	status := job.Status

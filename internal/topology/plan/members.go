@@ -24,7 +24,7 @@ func fewMembers(desired topology.Topology, observed vhost.Observed) []v1alpha1.A
 		}
 		advisories = append(advisories, v1alpha1.Advisory{
 			Code: v1alpha1.AdvisoryFewMembers, Name: queue.Name,
-			Message: fmt.Sprintf("queue %q has members on %d of %d nodes, should have %d: "+
+			Message: fmt.Sprintf("queue %q has members on only %d of %d nodes; it should have %d members: "+
 				"add members with rabbitmq-queues add_member, or for many queues with rabbitmq-queues grow",
 				queue.Name, have, observed.Nodes, want),
 		})

@@ -18,8 +18,8 @@ func TestFewMembers(t *testing.T) {
 		odd   = `{retry: {policy: None}, deadLetter: {policy: Disabled}, queue: {arguments: {x-quorum-target-group-size: many}}}`
 	)
 	of := func(have, nodes, want string) []string {
-		return []string{`orders: queue "orders" has members on ` + have + " of " + nodes + " nodes, should have " + want +
-			": add members with rabbitmq-queues add_member, or for many queues with rabbitmq-queues grow"}
+		return []string{`orders: queue "orders" has members on only ` + have + " of " + nodes + " nodes; it should have " + want +
+			" members: add members with rabbitmq-queues add_member, or for many queues with rabbitmq-queues grow"}
 	}
 	for name, test := range map[string]struct {
 		spec    string
@@ -44,8 +44,10 @@ func TestFewMembers(t *testing.T) {
 		"each queue of a topology": {
 			spec: `{retry: {delayTiers: [{delay: 1s}]}}`, nodes: 3, members: map[string]int{"orders.retry.1s": 2, "orders.dlq": 1},
 			want: []string{
-				`orders.retry.1s: queue "orders.retry.1s" has members on 2 of 3 nodes, should have 3: add members with rabbitmq-queues add_member, or for many queues with rabbitmq-queues grow`,
-				`orders.dlq: queue "orders.dlq" has members on 1 of 3 nodes, should have 3: add members with rabbitmq-queues add_member, or for many queues with rabbitmq-queues grow`,
+				`orders.retry.1s: queue "orders.retry.1s" has members on only 2 of 3 nodes; it should have 3 members: ` +
+					`add members with rabbitmq-queues add_member, or for many queues with rabbitmq-queues grow`,
+				`orders.dlq: queue "orders.dlq" has members on only 1 of 3 nodes; it should have 3 members: ` +
+					`add members with rabbitmq-queues add_member, or for many queues with rabbitmq-queues grow`,
 			},
 		},
 	} {

@@ -145,12 +145,12 @@ func keysOf(o vhost.Observed) []string {
 	return slices.Sorted(maps.Keys(keys))
 }
 
-// way is a dead letter: its source queue and the values that decide its route.
-type way struct{ queue, key, reason string }
+// deadLetter is a dead letter: its source queue and the values that decide its route.
+type deadLetter struct{ queue, key, reason string }
 
-// ways returns the dead letters that reach some queue.
-func ways(o vhost.Observed, keys []string) []way {
-	var found []way
+// deadLettersOf returns the dead letters that reach some queue.
+func deadLettersOf(o vhost.Observed, keys []string) []deadLetter {
+	var found []deadLetter
 	for _, from := range vhost.DeadLetterRoutesIn(o.Queues) {
 		for _, key := range keys {
 			if from.RoutingKey != nil {
@@ -158,7 +158,7 @@ func ways(o vhost.Observed, keys []string) []way {
 			}
 			for _, reason := range []string{"rejected", "expired", "delivery_limit", "maxlen"} {
 				if len(topologytest.Arrives(o, from.Exchange, topologytest.DeadLetter{Key: key, Reason: reason})) > 0 {
-					found = append(found, way{from.Queue, key, reason})
+					found = append(found, deadLetter{from.Queue, key, reason})
 				}
 			}
 		}
@@ -166,9 +166,9 @@ func ways(o vhost.Observed, keys []string) []way {
 	return found
 }
 
-// TestNoDeadLetterLosesItsWay: a dead letter that reached a queue before still reaches one, unless its source queue is gone. This
+// TestNoDeadLetterIsLost: a dead letter that reached a queue before still reaches one, unless its source queue is gone. This
 // holds for every edit of the spec and all other sources of dead letters. Desired objects stay.
-func TestNoDeadLetterLosesItsWay(t *testing.T) {
+func TestNoDeadLetterIsLost(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(rt *rapid.T) {
 		e := drawEdited(rt, t)
@@ -180,17 +180,17 @@ func TestNoDeadLetterLosesItsWay(t *testing.T) {
 				comparison = e.compare()
 			}
 			keys, sources := keysOf(e.observed), sourcesOf(e.observed, e.owned)
-			before := ways(e.observed, keys)
+			before := deadLettersOf(e.observed, keys)
 			e.remove(comparison)
-			after := ways(e.observed, keys)
-			for _, way := range before {
-				if _, exists := e.observed.Queues[way.queue]; exists && !slices.Contains(after, way) {
-					rt.Fatalf("round %d: the dead letter %v is lost", round, way)
+			after := deadLettersOf(e.observed, keys)
+			for _, one := range before {
+				if _, exists := e.observed.Queues[one.queue]; exists && !slices.Contains(after, one) {
+					rt.Fatalf("round %d: the dead letter %v is lost", round, one)
 				}
 			}
 			for _, orphan := range comparison.Orphans {
 				if e.now.Wants(orphan.ID()) {
-					rt.Errorf("%v is wanted and yet departs", orphan.Entry)
+					rt.Errorf("%v is in the spec, but counts as an orphan", orphan.Entry)
 				}
 			}
 			topologytest.Equal(rt, "source exchanges", sources, sourcesOf(e.observed, e.owned))

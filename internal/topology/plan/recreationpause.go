@@ -52,10 +52,11 @@ func (r Recreation) PauseConsumers(m Moment, consumers ConsumerCounts, configMap
 	then := r.Decide(m)
 	switch {
 	case m.Status.Pauses >= maxPauses:
-		return false, fmt.Sprintf("they paused %d times, and the recreation did not begin: scale the consumers to zero", m.Status.Pauses)
+		return false, fmt.Sprintf("the consumers paused %d times, but the recreation did not complete: scale the consumers to zero",
+			m.Status.Pauses)
 	case m.Status.Pauses > 0 && recent:
-		return false, fmt.Sprintf("they paused, and the recreation did not begin. Warren asks again after %s: scale the consumers to zero "+
-			"to begin now", contract.Duration(pauseAgain))
+		return false, fmt.Sprintf("the consumers paused, but the recreation did not complete. Warren asks them again %s after the last "+
+			"attempt. To begin now, scale the consumers to zero", contract.Duration(pauseAgain))
 	case !then.Begins:
 		return false, then.Message
 	}

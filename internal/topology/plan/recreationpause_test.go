@@ -39,7 +39,8 @@ func TestWhenConsumersAreAskedToPause(t *testing.T) {
 		"the last pause failed a minute ago": {
 			consumers: all,
 			status:    v1alpha1.RecreationStatus{Pauses: 1, LastResult: wentBack("id", v1alpha1.BackOutPauseEnded, time.Minute)},
-			want:      "they paused, and the recreation did not begin. Warren asks again after 10m: scale the consumers to zero to begin now",
+			want: "the consumers paused, but the recreation did not complete. Warren asks them again 10m after the last attempt. " +
+				"To begin now, scale the consumers to zero",
 		},
 		"the last pause failed an hour ago": {
 			consumers: all,
@@ -48,7 +49,7 @@ func TestWhenConsumersAreAskedToPause(t *testing.T) {
 		"three pauses failed": {
 			consumers: all,
 			status:    v1alpha1.RecreationStatus{Pauses: 3, LastResult: wentBack("id", v1alpha1.BackOutPauseEnded, time.Hour)},
-			want:      "they paused 3 times, and the recreation did not begin: scale the consumers to zero",
+			want:      "the consumers paused 3 times, but the recreation did not complete: scale the consumers to zero",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

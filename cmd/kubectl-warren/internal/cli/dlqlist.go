@@ -34,8 +34,8 @@ func newDLQList(c *cluster, streams genericiooptions.IOStreams) *cobra.Command {
 		Use:   "ls [NAME...]",
 		Short: "List dead-letter queues, with the number of messages that Warren counted last",
 		Long: "List the dead-letter queues of the namespace, the fullest first, with the number of messages that Warren counted last. " +
-			"UNDER WAY is how many messages running Redrives and Purges have yet to examine. The command reads ConsumerQueues, " +
-			"Redrives and Purges: the role view is enough.",
+			"UNDER WAY is how many messages running Redrives and Purges have yet to examine, move or delete. The command reads " +
+			"ConsumerQueues, Redrives and Purges: the role view is enough.",
 		ValidArgsFunction: c.completeConsumerQueues,
 		RunE:              func(cmd *cobra.Command, args []string) error { return l.run(cmd.Context(), args) },
 	}

@@ -56,7 +56,7 @@ type Job struct {
 	AtMost int64
 	// Matched is how many messages a Purge has counted; nil before, and for a Redrive.
 	Matched *int64
-	// UnderWay is how many messages the job has yet to examine while it holds messages.
+	// UnderWay is how many messages the job has yet to examine, move or delete while it holds messages.
 	UnderWay int64
 	// Limit is the limit of moved or deleted messages; zero for none.
 	Limit int64
