@@ -326,7 +326,7 @@ func (c *Consumer) logEnd(name string, call func()) {
 	returned = true
 }
 
-// reportSettled reports the end of a delivery. An observer may end the goroutine.
+// reportSettled reports the end of a delivery. An observer that calls runtime.Goexit ends the calling goroutine; see logEnd.
 func (c *Consumer) reportSettled(end Settlement) {
 	given := c.settings.Load()
 	if end.Result != contract.ResultSucceeded || end.Stale || given.logger.Enabled(context.Background(), slog.LevelDebug) {

@@ -20,15 +20,16 @@ func (d *Delivery) recordContext(ctx context.Context) {
 	}
 }
 
-// handlerValues returns a context that never ends and has the values of the handler's context, or otherwise if the handler was not called.
-func (d *Delivery) handlerValues(otherwise context.Context) context.Context {
+// handlerValues returns a context that never ends, with the values of the handler's context. If the handler was not called, it returns
+// fallback.
+func (d *Delivery) handlerValues(fallback context.Context) context.Context {
 	if d.ctxState.Load() != ctxRecorded {
-		return otherwise
+		return fallback
 	}
 	return (*valuesContext)(d)
 }
 
-// valuesContext is a context without an end, as of context.WithoutCancel, which would allocate for each message.
+// valuesContext is a context without an end, like that of context.WithoutCancel, but without an allocation for each message.
 type valuesContext Delivery
 
 // Deadline returns no deadline.

@@ -30,7 +30,7 @@ func ignoresPause(t *trial) {
 	t.contract.Paused = nil
 	t.writeContract()
 	if !t.until(paused+margin, func() bool { return len(t.missing()) == 0 }) {
-		t.addMistake("the program does not consume again %s after the end of a pause", paused+margin)
+		t.addMistake("the program has not handled all messages %s after the pause ended", paused+margin)
 	}
 	t.expectRepeated(0)
 
@@ -40,7 +40,7 @@ func ignoresPause(t *trial) {
 	t.start()
 	t.expectPause(left - margin)
 	if !t.until(2*margin, func() bool { return len(t.missing()) == 0 }) {
-		t.addMistake("the program does not consume again %s after the end of a pause that is still in the contract", margin)
+		t.addMistake("the program has not handled all messages %s after the end of a pause that is still in the contract", margin)
 	}
 }
 

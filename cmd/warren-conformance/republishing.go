@@ -158,7 +158,8 @@ func stopsInAlarm(t *trial) {
 	end := time.Now().Add(length)
 	// Each acknowledgement makes room for a message, so almost all of them have arrived when all messages are handled.
 	if !t.until(t.limit, func() bool { return t.journal.successes() >= successful }) {
-		t.addMistake("%d of %d messages that succeed were handled while the broker had an alarm", t.journal.successes(), successful)
+		t.addMistake("the program handled only %d of %d successful messages while the broker had an alarm",
+			t.journal.successes(), successful)
 	}
 	t.pause(time.Until(end))
 	t.private.ClearAlarm()

@@ -222,7 +222,7 @@ func (r *result) finish(failed bool) {
 	}
 }
 
-// check lists the crash points that were not reached, and fails the test if one of them is no repetition; see mayBeMissing.
+// check lists the crash points that were not reached, and fails the test if one of them is not a repetition; see mayBeMissing.
 func (r *result) check(t *testing.T) {
 	t.Helper()
 	r.mu.Lock()

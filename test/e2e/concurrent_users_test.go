@@ -24,10 +24,10 @@ import (
 )
 
 const (
-	// pairLetters is the number of dead letters in a queue when a pair begins. A Redrive moves the first share of them, and a Purge deletes the
-	// last share.
-	pairLetters = 2000
-	share       = 100
+	// pairDeadLetters is the number of dead letters in a queue when a pair begins. A Redrive moves the first share of them, and a Purge
+	// deletes the last share.
+	pairDeadLetters = 2000
+	share           = 100
 	// pairLanes is the number of queues in use at the same time.
 	pairLanes = 2
 )
@@ -64,8 +64,8 @@ func (l *lane) fill() {
 	l.VHost.Purge(l.queue)
 	l.VHost.Purge(l.queue + ".dlq")
 	l.EventuallyMessages(l.queue+".dlq", BeZero())
-	l.VHost.Send("", l.queue+".dlq", numbered(pairLetters)...)
-	l.EventuallyMessages(l.queue+".dlq", Equal(pairLetters))
+	l.VHost.Send("", l.queue+".dlq", numbered(pairDeadLetters)...)
+	l.EventuallyMessages(l.queue+".dlq", Equal(pairDeadLetters))
 }
 
 // pair starts two users at random moments and expects no wrong number. It reports whether both have seen all dead letters.
@@ -73,12 +73,12 @@ func (l *lane) pair(first, second string) (complete bool) {
 	GinkgoHelper()
 	l.fill()
 	moves, deletes := first == "Redrive" || second == "Redrive", first == "Purge" || second == "Purge"
-	totals := []int{pairLetters}
+	totals := []int{pairDeadLetters}
 	if moves || deletes {
-		totals = append(totals, pairLetters-share)
+		totals = append(totals, pairDeadLetters-share)
 	}
 	if moves && deletes {
-		totals = append(totals, pairLetters-2*share)
+		totals = append(totals, pairDeadLetters-2*share)
 	}
 	done := make([]bool, 2)
 	var both sync.WaitGroup
@@ -90,7 +90,7 @@ func (l *lane) pair(first, second string) (complete bool) {
 		})
 	}
 	both.Wait()
-	left, moved := pairLetters, 0
+	left, moved := pairDeadLetters, 0
 	if moves {
 		left, moved = left-share, share
 	}
@@ -170,7 +170,7 @@ func (l *lane) purge(totals []int) bool {
 	GinkgoHelper()
 	name := l.jobName()
 	l.Purge(name, fmt.Sprintf(`{consumerQueueRef: {name: %s}, expectedAtMost: %d, selector: {expression: "headers.n >= %d"}}`,
-		l.queue, share, pairLetters-share))
+		l.queue, share, pairDeadLetters-share))
 	Eventually(l.GetPurge).WithArguments(name).WithTimeout(deadline.For(2 * time.Minute)).
 		Should(HaveField("Status.CompletionTime", Not(BeNil())))
 	ended := l.GetPurge(name)

@@ -93,8 +93,8 @@ var _ = Describe("A BrokerConnection", func() {
 		w.EventuallyConnection(Condition("Ready", metav1.ConditionTrue, "Connected"), HaveField("Status.Capabilities.Definitions", BeFalse()))
 	})
 
-	// In the end the user has just the tags and permissions of the example in docs/broker-connection.md: `orders`, bound to `shop`. They
-	// are enough to delete the queues, too, but not to recreate them.
+	// The test ends with the tags and permissions of the example in docs/broker-connection.md: a ConsumerQueue `orders` that is bound to
+	// exchange `shop`. They are enough to delete the queues, too, but not to recreate them.
 	It("whose user may not declare names the missing permission and still compares existing objects", Extended, func() {
 		w := newBareWorld(newest)
 		user := newest.NewUser(GinkgoTB(), "management", "policymaker")

@@ -130,7 +130,7 @@ func (a application) Unhealthy(revision, name, message string) {
 			HaveField("Health.Status", "Degraded"), HaveField("Health.Message", ContainSubstring(message)))))))
 }
 
-// Refused finds the message in the comparison if the API server does it, and otherwise in the failed sync.
+// Refused waits until Argo CD reports the message, as a ComparisonError or a SyncError.
 func (a application) Refused(revision, message string) {
 	GinkgoHelper()
 	a.Compare()

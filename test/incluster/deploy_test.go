@@ -50,7 +50,7 @@ var _ = Describe("The operator in a cluster", Ordered, func() {
 
 	It("is upgraded in place: the commands that make deploy prints make the sample Ready, and nothing changes at the broker", func() {
 		c.VHost.Publish("", "orders", "one", "two")
-		declared, news := c.VHost.Definitions(), c.settledNews()
+		declared, events := c.VHost.Definitions(), c.settledWarrenEvents()
 		old := c.pod()
 
 		c.follow(c.script("make", "deploy", "IMG="+now))
@@ -60,7 +60,7 @@ var _ = Describe("The operator in a cluster", Ordered, func() {
 		Eventually(c.leader).WithTimeout(deadline.For(30 * time.Second)).Should(Equal(c.pod()))
 		c.Ready("orders")
 		Expect(c.VHost.Definitions()).To(Equal(declared))
-		Consistently(c.news).Should(Equal(news), "an upgrade is no news to the owner of a queue")
+		Consistently(c.warrenEvents).Should(Equal(events), "an upgrade causes no Events")
 		Eventually(func() int { return c.VHost.Ready("orders") }).Should(Equal(2))
 	})
 

@@ -45,7 +45,7 @@ var _ = Describe("The Helm chart in a cluster", Ordered, func() {
 	})
 
 	It("is upgraded with its CRDs and other values without a change at the broker", func() {
-		declared, news := c.VHost.Definitions(), c.settledNews()
+		declared, events := c.VHost.Definitions(), c.settledWarrenEvents()
 
 		c.helm("upgrade", chart, withImage(now), "--set=replicaCount=2", "--set=podDisruptionBudget.enabled=true")
 		c.rollOut()
@@ -58,7 +58,7 @@ var _ = Describe("The Helm chart in a cluster", Ordered, func() {
 		Eventually(c.leader).WithTimeout(deadline.For(30 * time.Second)).Should(BeElementOf(leaders))
 		c.Ready("orders")
 		Expect(c.VHost.Definitions()).To(Equal(declared))
-		Consistently(c.news).Should(Equal(news), "an upgrade is no news to the owner of a queue")
+		Consistently(c.warrenEvents).Should(Equal(events), "an upgrade causes no Events")
 		c.correctsDrift()
 	})
 

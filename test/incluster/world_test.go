@@ -189,7 +189,8 @@ func (c *cluster) deadLetters(role string) (string, error) {
 	return string(answer), nil
 }
 
-// objects returns all objects of the cluster except Events. It returns an error if, for example, a kind is deleted meanwhile.
+// objects lists all objects of the cluster except Events. If kubectl fails, for example because a kind is deleted meanwhile, the list
+// contains only the error text.
 func (c *cluster) objects() []string {
 	GinkgoHelper()
 	var kinds []string
@@ -210,8 +211,8 @@ func (c *cluster) objects() []string {
 	return list
 }
 
-// news returns the number of Events about Warren's resources.
-func (c *cluster) news() int {
+// warrenEvents returns the number of Events about Warren's resources.
+func (c *cluster) warrenEvents() int {
 	GinkgoHelper()
 	count := 0
 	for _, event := range c.EventsSoFar() {
@@ -222,13 +223,13 @@ func (c *cluster) news() int {
 	return count
 }
 
-// settledNews returns the number of Events about Warren's resources when none was added for a second.
-func (c *cluster) settledNews() int {
+// settledWarrenEvents returns the number of Events about Warren's resources when none was added for a second.
+func (c *cluster) settledWarrenEvents() int {
 	GinkgoHelper()
 	count := -1
 	Eventually(func() bool {
 		last := count
-		count = c.news()
+		count = c.warrenEvents()
 		return count == last
 	}).WithPolling(time.Second).Should(BeTrue())
 	return count

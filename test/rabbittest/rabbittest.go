@@ -235,8 +235,8 @@ func FailsWith(reason error, says ...string) func(Gomega, rabbit.Health) {
 // OneQueue is a topology of one quorum queue.
 var OneQueue = topology.Topology{Queues: []topology.Queue{{Name: "q", Arguments: Quorum(nil)}}}
 
-// CompareSnapshots compares what snapshots have of a vhost.
-var CompareSnapshots = cmp.Options{
+// SnapshotOptions are the options of cmp.Diff for two snapshots of a vhost.
+var SnapshotOptions = cmp.Options{
 	cmp.AllowUnexported(snapshot.Snapshot{}), cmpopts.IgnoreFields(snapshot.Snapshot{}, "Room", "UnderWay", "deadLetters"),
 }
 
@@ -330,7 +330,7 @@ func Holding(t *testing.T, vh *brokers.VHost, do func(*amqp.Channel) error) {
 func MustAgree(t *testing.T, connection *Connection) {
 	t.Helper()
 	written := Current(connection)
-	if difference := cmp.Diff(Seen(t, connection), written, CompareSnapshots); difference != "" {
+	if difference := cmp.Diff(Seen(t, connection), written, SnapshotOptions); difference != "" {
 		t.Errorf("written through (+) differs from what the broker says (-):\n%s", difference)
 	}
 }

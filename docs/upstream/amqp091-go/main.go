@@ -126,22 +126,23 @@ func nack() {
 // method is the number of a class and that of a method in it.
 type method [2]uint16
 
-// dial connects to a server that answers as way does, and well what way returns false for.
-func dial(way func(write func(...[]byte), received method) bool) *amqp.Connection {
+// dial connects to a server that calls respond for each method. If respond returns false, the server sends its default answer, if it has
+// one.
+func dial(respond func(write func(...[]byte), received method) bool) *amqp.Connection {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	check(err)
 	go func() {
 		line, err := listener.Accept()
 		check(err)
 		_ = listener.Close()
-		serve(line, way)
+		serve(line, respond)
 	}()
 	connection, err := amqp.DialConfig("amqp://guest:guest@"+listener.Addr().String(), amqp.Config{Heartbeat: time.Second})
 	check(err)
 	return connection
 }
 
-func serve(line net.Conn, way func(write func(...[]byte), received method) bool) {
+func serve(line net.Conn, respond func(write func(...[]byte), received method) bool) {
 	defer func() { _ = line.Close() }()
 	write := func(frames ...[]byte) { _, _ = line.Write(bytes.Join(frames, nil)) }
 	from := bufio.NewReader(line)
@@ -160,7 +161,7 @@ func serve(line net.Conn, way func(write func(...[]byte), received method) bool)
 			continue
 		}
 		received := method{binary.BigEndian.Uint16(payload), binary.BigEndian.Uint16(payload[2:])}
-		if way(write, received) {
+		if respond(write, received) {
 			continue
 		}
 		switch received {

@@ -33,7 +33,7 @@ func TestObservesTheSameThroughDefinitionsAndListings(t *testing.T) {
 		if !administrator.Health().Capabilities.Definitions || other.Health().Capabilities.Definitions {
 			t.Error("the administrator should read definitions, the other should not")
 		}
-		if difference := cmp.Diff(definitions, listings, rabbittest.CompareSnapshots); difference != "" {
+		if difference := cmp.Diff(definitions, listings, rabbittest.SnapshotOptions); difference != "" {
 			t.Errorf("definitions (-) and listings (+) differ:\n%s", difference)
 		}
 	})
