@@ -79,7 +79,7 @@ func TestTwoWritesForANewConsumerQueue(t *testing.T) {
 	topologytest.Equal(t, "reason", v1alpha1.ReasonInSync, conditions.Ready(cq.Status.Conditions).Reason)
 	topologytest.Equal(t, "finalizer", true, controllerutil.ContainsFinalizer(cq, v1alpha1.TopologyFinalizer))
 	for _, entry := range topology.Owned(cq.Status.Topology) {
-		topologytest.Equal(t, entry.Name+" is an intention", false, topology.Intended(entry))
+		topologytest.Equal(t, entry.Name+" is an intent", false, topology.Intended(entry))
 	}
 	if text := cq.Annotations[v1alpha1.IntentsAnnotation]; len(text) > 700 {
 		t.Errorf("the annotation has %d bytes: %s", len(text), text)
