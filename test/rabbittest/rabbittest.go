@@ -295,6 +295,9 @@ func Hearing(t *testing.T, connection *Connection) {
 		g.Expect(health.EventsSince).NotTo(BeZero())
 		g.Expect(health.SyncedAt).To(BeTemporally(">", health.EventsSince))
 	}).WithTimeout(Within).WithPolling(5 * time.Millisecond).Should(Succeed())
+	if err := connection.Refresh(t.Context()); err != nil { // another one may have begun when AMQP connected
+		t.Fatal(err)
+	}
 }
 
 // Quorum returns the arguments of a quorum queue, with further ones.
