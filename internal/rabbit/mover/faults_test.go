@@ -155,3 +155,79 @@ func TestWhyAPassIsOver(t *testing.T) {
 		})
 	}
 }
+
+// RabbitMQ closes the channel of a consumer that holds a message for too long.
+func TestHowLongAPassHoldsMessages(t *testing.T) {
+	t.Parallel()
+	now := time.Now()
+	longAgo := now.Add(-passLimit - time.Minute)
+	for name, test := range map[string]struct {
+		change func(*pass)
+		want   error
+	}{
+		"the message of a limited move waits": {
+			func(p *pass) { p.Limited, p.blocked, p.waiting, p.takenAt = true, true, []*item{{}}, longAgo }, ErrWaitedTooLong,
+		},
+		"the pass holds a message":          {func(p *pass) { p.held, p.began = 1, longAgo }, errPassOver},
+		"the pass has not held it for long": {func(p *pass) { p.held, p.began = 1, now.Add(-time.Minute) }, nil},
+		"the pass has waited for a message": {func(p *pass) { p.began = longAgo }, nil},
+		"the broker blocks the pass":        {func(p *pass) { p.held, p.began, p.blocked = 1, longAgo, true }, nil},
+		"a dry run holds messages longer":   {func(p *pass) { p.held, p.began, p.DryRun = 1, longAgo, true }, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			p := quiescent()
+			p.takenAt = now.Add(-time.Second)
+			test.change(p)
+			topologytest.Equal(t, "error", nil, p.tick(now))
+			if !errors.Is(p.stopReason, test.want) || p.stopping != (test.want != nil) {
+				t.Errorf("stops: %t, because %v", p.stopping, p.stopReason)
+			}
+		})
+	}
+}
+
+// The broker ends the connection because of a copy. The cause is certain only if the copy was published alone.
+func TestACopyThatEndsTheConnection(t *testing.T) {
+	t.Parallel()
+	ofBroker := &amqp.Error{Code: amqp.FrameError, Reason: "frame too large", Server: true}
+	type state struct{ InFlight, Careful, Failures int }
+	for name, test := range map[string]struct {
+		reason       *amqp.Error
+		before, want state
+	}{
+		"published alone":                {ofBroker, state{InFlight: 1, Careful: 1}, state{Careful: 1, Failures: 1}},
+		"one of two":                     {ofBroker, state{InFlight: 2}, state{InFlight: 2, Careful: 2}},
+		"the last one of several":        {ofBroker, state{InFlight: 1}, state{InFlight: 1, Careful: 1}},
+		"the first of three, one by one": {ofBroker, state{InFlight: 1, Careful: 3}, state{Careful: 3, Failures: 1}},
+		"ended by the client":            {&amqp.Error{Code: amqp.FrameError}, state{InFlight: 1, Careful: 1}, state{InFlight: 1, Careful: 1}},
+		"a node that shuts down": {
+			&amqp.Error{Code: amqp.ConnectionForced, Server: true}, state{InFlight: 1, Careful: 1}, state{InFlight: 1, Careful: 1},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			p := quiescent()
+			p.connection, p.careful, p.MaxFailures = &amqpconn.Conn{}, test.before.Careful, 10
+			for number := range test.before.InFlight {
+				p.outlet.inFlight[uint64(number)] = &item{}
+			}
+			if err := p.connectionClosed(test.reason); !errors.Is(err, brokererr.ErrUnreachable) {
+				t.Errorf("got %v", err)
+			}
+			topologytest.Equal(t, "state", test.want, state{len(p.outlet.inFlight), p.careful, len(p.failures)})
+		})
+	}
+}
+
+// The broker may have accepted the copies in flight when the connection ends, so the limit of the move covers them.
+func TestCopiesInFlightAtTheEndOfAConnection(t *testing.T) {
+	t.Parallel()
+	p := quiescent()
+	p.outlet.inFlight[1], p.outlet.inFlight[2] = &item{}, &item{}
+	p.doubt()
+	topologytest.Equal(t, "moved", 2, p.moved)
+	topologytest.Equal(t, "not confirmed", 2, p.unanswered)
+	topologytest.Equal(t, "unsure", 2, p.unsure)
+	topologytest.Equal(t, "in flight", 0, len(p.outlet.inFlight))
+}
