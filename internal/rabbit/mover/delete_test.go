@@ -147,6 +147,7 @@ func TestCutWhileMessagesAreDeleted(t *testing.T) {
 			}
 			if err == nil { // the move ended before the cut
 				topologytest.Equal(t, "deleted", 800, progress.Moved)
+				topologytest.Equal(t, "unsure", 0, progress.Unsure)
 			} else if !errors.Is(err, ErrInterrupted) {
 				t.Errorf("got %v", err)
 			}
