@@ -1,7 +1,9 @@
 package brokermatch_test
 
 import (
+	"errors"
 	"net/http"
+	"net/url"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -10,13 +12,18 @@ import (
 
 	"github.com/go-logr/logr"
 	. "github.com/onsi/gomega"
+	amqp "github.com/rabbitmq/amqp091-go"
 
+	"github.com/warren-mq/warren/internal/rabbit/amqpconn"
 	"github.com/warren-mq/warren/internal/rabbit/brokererr"
+	"github.com/warren-mq/warren/internal/rabbit/brokermatch"
 	"github.com/warren-mq/warren/internal/rabbit/management"
 	"github.com/warren-mq/warren/internal/rabbit/snapshot"
 	"github.com/warren-mq/warren/internal/rabbit/timing"
+	"github.com/warren-mq/warren/test/amqpmethod"
 	"github.com/warren-mq/warren/test/brokers"
 	"github.com/warren-mq/warren/test/deadline"
+	"github.com/warren-mq/warren/test/hostile"
 	"github.com/warren-mq/warren/test/netfault"
 	"github.com/warren-mq/warren/test/rabbittest"
 )
@@ -124,6 +131,30 @@ func TestManagementLeadsElsewhereDuringAMatch(t *testing.T) {
 	rabbittest.AwaitHealth(t, connection, rabbittest.IsWell)
 	if got, want := connection.Health().Cluster.ID, straight.Health().Cluster.ID; got != want || want == "" {
 		t.Errorf("the id of the cluster is %q, want %q", got, want)
+	}
+}
+
+// A second connection, such as that of a move, may lead to another broker.
+func TestASecondConnectionLeadsElsewhere(t *testing.T) {
+	t.Parallel()
+	connection := rabbittest.Opened(t, rabbittest.ConfigOf(brokers.Newest(t).NewVHost(t)), nil)
+	cluster := healthOf(t, connection).Cluster.Key()
+	for name, way := range map[string]hostile.AMQPWay{
+		"shown by a queue": nil,
+		"shown by the names of the clusters": func(s *hostile.Session, received hostile.Received) bool {
+			return received.Method == amqpmethod.QueueDeclare &&
+				s.Send(received.Channel, amqpmethod.ChannelClose, uint16(amqp.AccessRefused), "ACCESS_REFUSED", uint16(0), uint16(0))
+		},
+	} {
+		uri, err := url.Parse(hostile.NewAMQP(t, way).URI)
+		if err != nil {
+			t.Fatal(err)
+		}
+		timeouts := rabbittest.Unpaced()
+		dialer := brokermatch.Dialer{Options: amqpconn.DialOptions{URI: uri, VHost: "/", Timeout: timeouts.Dial}, Timeouts: timeouts}
+		if _, err := dialer.DialSecond(t.Context(), connection.Channels, cluster); !errors.Is(err, brokererr.ErrOtherCluster) {
+			t.Errorf("%s: %v", name, err)
+		}
 	}
 }
 
