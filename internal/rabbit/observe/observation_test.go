@@ -2,6 +2,7 @@ package observe_test
 
 import (
 	"fmt"
+	"net/http"
 	"strings"
 	"sync"
 	"testing"
@@ -10,6 +11,7 @@ import (
 	. "github.com/onsi/gomega"
 
 	"github.com/warren-mq/warren/internal/rabbit"
+	"github.com/warren-mq/warren/internal/rabbit/brokererr"
 	"github.com/warren-mq/warren/internal/rabbit/management"
 	"github.com/warren-mq/warren/internal/rabbit/snapshot"
 	"github.com/warren-mq/warren/internal/rabbit/timing"
@@ -203,6 +205,26 @@ func TestUnmatchedConnectionHasItsOwnObservation(t *testing.T) {
 	g.Eventually(func() bool {
 		return second.Refresh(t.Context()) == nil && second.Observer.IsShared()
 	}).WithTimeout(rabbittest.Within).WithPolling(20 * time.Millisecond).Should(BeTrue())
+}
+
+// While the vhost is read for all connections that share it, AMQP ends. Without AMQP, the answer may be another broker's.
+func TestAMQPEndsWhileASharedVHostIsRead(t *testing.T) {
+	t.Parallel()
+	config := sharing(brokers.Newest(t).NewVHost(t))
+	link := netfault.NewProxy(t, config.AMQPURI)
+	api := netfault.NewHTTPProxy(t, config.ManagementURI, netfault.HTTPOptions{})
+	config.AMQPURI, config.ManagementURI = link.URI, api.URI
+	connection := rabbittest.Connected(t, config, nil)
+	isMatched(t, connection)
+	api.Before(func(request *http.Request) {
+		if strings.HasPrefix(request.URL.Path, "/api/definitions/") {
+			link.Refuse()
+			link.Cut()
+			g := NewGomega(func(message string, _ ...int) { t.Error(message) })
+			g.Eventually(connection.Health).WithTimeout(rabbittest.Within).Should(HaveField("Matched", false))
+		}
+	})
+	rabbittest.MustBe(t, connection.Refresh(t.Context()), brokererr.ErrUnreachable, "ended while the vhost was read")
 }
 
 func TestRefreshesKeepThePace(t *testing.T) {
