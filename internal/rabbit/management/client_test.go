@@ -3,9 +3,11 @@ package management
 import (
 	"crypto/tls"
 	"errors"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -83,5 +85,30 @@ func TestOnlyReadsAreRepeated(t *testing.T) {
 				t.Errorf("%d requests, want %d", got, want)
 			}
 		})
+	}
+}
+
+// The arguments of a queue are retained, so they must not take as much memory as an answer may.
+func TestQueuesWithLargeArguments(t *testing.T) {
+	t.Parallel()
+	queue := `{"name": "orders", "arguments": {"text": "` + strings.Repeat("x", largestArguments) + `"}}`
+	client := NewClient(Options{
+		URI: &url.URL{Scheme: "http", Host: "broker"}, Timeout: time.Minute, Connections: 1, Limits: NewLimits(0),
+		Wrap: func(http.RoundTripper) http.RoundTripper {
+			return transport(func(request *http.Request) (*http.Response, error) {
+				answer := queue
+				if request.URL.Query().Has("page") {
+					answer = `{"page_count": 1, "items": [` + queue + `]}`
+				}
+				return &http.Response{StatusCode: http.StatusOK, Body: io.NopCloser(strings.NewReader(answer))}, nil
+			})
+		},
+	})
+	_, err := client.QueueInfo(t.Context(), "orders", WithoutStatistics)
+	_, several := client.QueueInfos(t.Context(), []string{"orders"}, "^orders$")
+	for name, err := range map[string]error{"one queue": err, "several": several} {
+		if !errors.Is(err, brokererr.ErrResponseTooLarge) || !strings.Contains(err.Error(), "arguments") {
+			t.Errorf("%s: %v", name, err)
+		}
 	}
 }
