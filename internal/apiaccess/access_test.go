@@ -15,6 +15,7 @@ import (
 
 	authenticationv1 "k8s.io/api/authentication/v1"
 	authorizationv1 "k8s.io/api/authorization/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 	"k8s.io/client-go/rest"
@@ -135,6 +136,7 @@ func TestIdentify(t *testing.T) {
 			server := &apiServer{token: test.token, audiences: test.audiences, silent: test.silent, failed: test.failed}
 			sender, err := server.new(t).Identify(t.Context(), test.token, "warren")
 			topologytest.Equal(t, "failure", test.failure, err != nil)
+			topologytest.Equal(t, "the error denies the request of the sender", false, apierrors.IsForbidden(err))
 			topologytest.Equal(t, "known", test.known, sender != nil)
 			topologytest.Equal(t, "questions", test.asked, server.asked.Load())
 			if sender != nil {
@@ -182,7 +184,7 @@ func TestAllows(t *testing.T) {
 	server.failed = http.StatusForbidden // the manager may not create reviews
 	allowed, err := access.Allows(t.Context(), asks("other"))
 	topologytest.Equal(t, "allowed", false, allowed)
-	if err == nil || !strings.HasPrefix(err.Error(), `create SubjectAccessReview for user "alice": `) {
+	if err == nil || !strings.HasPrefix(err.Error(), `create SubjectAccessReview for user "alice": `) || apierrors.IsForbidden(err) {
 		t.Errorf("error %v", err)
 	}
 }
