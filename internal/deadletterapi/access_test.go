@@ -76,6 +76,10 @@ func TestAuthorize(t *testing.T) {
 			token: token, asked: attributes{verb: "get", namespace: "shop", name: strings.Repeat("a", maxName+1)},
 			failure: "the name of the namespace or the ConsumerQueue is too long", unchecked: true,
 		},
+		"a namespace that is too long": {
+			token: token, asked: attributes{verb: "list", namespace: strings.Repeat("a", maxNamespace+1)},
+			failure: "the name of the namespace or the ConsumerQueue is too long", unchecked: true,
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
