@@ -1,8 +1,10 @@
 package deadletterapi
 
 import (
+	"net/http"
 	"net/http/httptest"
 	"os"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -32,6 +34,23 @@ func TestPace(t *testing.T) {
 					time.Sleep(test.idle)
 				}
 				topologytest.Equal(t, "parts", test.parts, parts)
+			})
+		})
+	}
+}
+
+// A page has a limit of time in addition to the limit of each part. Otherwise a client could hold its slot for 20 minutes.
+func TestALargeAnswerEndsInTime(t *testing.T) {
+	t.Parallel()
+	for each, want := range map[time.Duration]time.Duration{
+		time.Second / 2: 129 * time.Second / 2, writeTime - time.Second: answerTime, writeTime + time.Second: writeTime,
+	} {
+		t.Run(each.String(), func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				began := time.Now()
+				writeJSON(&slowClient{ResponseRecorder: httptest.NewRecorder(), each: each}, http.StatusOK, strings.Repeat("x", maxPageBytes))
+				topologytest.Equal(t, "time", want, time.Since(began))
 			})
 		})
 	}
