@@ -10,7 +10,6 @@ import (
 	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/apiserver/pkg/server/dynamiccertificates"
 	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/rest"
 )
 
 // frontProxy identifies the API server as a proxy of requests, by the certificate in its ConfigMap in kube-system. Such requests
@@ -34,11 +33,7 @@ const (
 	keyNames            = "requestheader-allowed-names"
 )
 
-func newFrontProxy(config *rest.Config, httpClient *http.Client) (*frontProxy, error) {
-	client, err := kubernetes.NewForConfigAndClient(config, httpClient)
-	if err != nil {
-		return nil, fmt.Errorf("make a client for the ConfigMap of the front proxy: %w", err)
-	}
+func newFrontProxy(client kubernetes.Interface) (*frontProxy, error) {
 	authority, err := dynamiccertificates.NewDynamicCAFromConfigMapController(
 		"front-proxy", frontProxyNamespace, frontProxyConfigMap, keyAuthority, client)
 	if err != nil {

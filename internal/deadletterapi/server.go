@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
+	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/util/cert"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/certwatcher"
@@ -59,7 +60,11 @@ func Setup(mgr ctrl.Manager, finder *deadletterjob.Finder, users *deadletterjob.
 	}
 	var proxy *frontProxy
 	if options.FrontProxy {
-		if proxy, err = newFrontProxy(mgr.GetConfig(), mgr.GetHTTPClient()); err != nil {
+		client, err := kubernetes.NewForConfigAndClient(mgr.GetConfig(), mgr.GetHTTPClient())
+		if err != nil {
+			return fmt.Errorf("make a client for the ConfigMap of the front proxy: %w", err)
+		}
+		if proxy, err = newFrontProxy(client); err != nil {
 			return err
 		}
 	}
