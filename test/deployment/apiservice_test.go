@@ -36,13 +36,13 @@ import (
 
 var _ = Describe("With config/apiservice, the dead-letter API is served by the API server", Extended, Ordered, func() {
 	var (
-		s         *fixture
-		untrusted *authority.Authority // an authority that no server trusts
+		s                  *fixture
+		proxies, untrusted *authority.Authority // of the API server as a proxy, and one that no server trusts
 	)
 
 	BeforeAll(func() {
-		proxies, serving := newAuthority(), newAuthority()
-		untrusted = newAuthority()
+		serving := newAuthority()
+		proxies, untrusted = newAuthority(), newAuthority()
 		tokens := filepath.Join(GinkgoT().TempDir(), "tokens.csv")
 		c := startCluster(withAggregation(proxies), func(environment *envtest.Environment) {
 			var lines strings.Builder
@@ -177,15 +177,20 @@ var _ = Describe("With config/apiservice, the dead-letter API is served by the A
 	})
 
 	It("but not for clients that forge the headers of the API server", func() {
-		folder := issue(untrusted, "front-proxy")
-		others, err := tls.LoadX509KeyPair(filepath.Join(folder, "tls.crt"), filepath.Join(folder, "tls.key"))
-		Expect(err).NotTo(HaveOccurred())
+		load := func(folder string) *tls.Certificate {
+			GinkgoHelper()
+			certificate, err := tls.LoadX509KeyPair(filepath.Join(folder, "tls.crt"), filepath.Join(folder, "tls.key"))
+			Expect(err).NotTo(HaveOccurred())
+			return &certificate
+		}
 		user, err := s.cluster.Environment.AddUser(envtest.User{Name: "front-proxy"}, nil)
 		Expect(err).NotTo(HaveOccurred())
 		users, err := tls.X509KeyPair(user.Config().CertData, user.Config().KeyData)
 		Expect(err).NotTo(HaveOccurred())
 		for name, certificate := range map[string]*tls.Certificate{
-			"no certificate": nil, "a certificate of an untrusted authority": &others, "a user's certificate with the same name": &users,
+			"no certificate": nil, "a user's certificate with the same name": &users,
+			"a certificate of an untrusted authority":               load(issue(untrusted, "front-proxy")),
+			"a certificate of the same authority with another name": load(issue(proxies, "kubelet")),
 		} {
 			spoofer := endpoint{address: "https://" + s.deadLetters, certificate: certificate, header: http.Header{
 				"X-Remote-User": {"the-admin"}, "X-Remote-Group": {"system:masters"},
