@@ -227,6 +227,10 @@ func TestRefusals(t *testing.T) {
 			path: messages + "?limit=none",
 			want: refusal{400, metav1.StatusReasonBadRequest, `limit: "none" must be a number from 1 to 1000`, ""},
 		},
+		"a summary with a selector": { // the right to counts is enough for a summary, and an expression can disclose bodies
+			path: ofShop + "/orders?expression=true",
+			want: refusal{400, metav1.StatusReasonBadRequest, "expression: unknown parameter, use [depth groupBy]", ""},
+		},
 		"groups by a header that is redacted": {
 			path: ofShop + "/orders?groupBy=api-key",
 			want: refusal{400, metav1.StatusReasonBadRequest, `groupBy: the values of header "api-key" are redacted`, ""},
