@@ -36,7 +36,8 @@ import (
 	"github.com/warren-mq/warren/test/deadline"
 )
 
-// world has a handler, an API server and a broker in memory, and a ConsumerQueue named orders that is in sync.
+// world has a handler, an API server and a broker in memory, and a ConsumerQueue named orders that is in sync. Namespace till has a
+// ConsumerQueue named bills.
 type world struct {
 	t       *testing.T
 	handler *Handler
@@ -48,6 +49,7 @@ type world struct {
 const (
 	allQueues = "/apis/deadletters.messaging.warren.dev/v1alpha1/deadletterqueues"
 	ofShop    = "/apis/deadletters.messaging.warren.dev/v1alpha1/namespaces/shop/deadletterqueues"
+	ofTill    = "/apis/deadletters.messaging.warren.dev/v1alpha1/namespaces/till/deadletterqueues"
 )
 
 func newWorld(t *testing.T, spec string, change func(*messaging.ConsumerQueue)) *world {
@@ -67,7 +69,7 @@ func newWorld(t *testing.T, spec string, change func(*messaging.ConsumerQueue)) 
 	if err := w.broker.Apply(t.Context(), topo); err != nil {
 		t.Fatal(err)
 	}
-	api := controllertest.Client(t, []controllertest.AddIndexes{brokers.AddIndexes}, bc, cq)
+	api := controllertest.Client(t, []controllertest.AddIndexes{brokers.AddIndexes}, bc, cq, controllertest.Named(t, "till", "bills", `{}`))
 	pool := brokers.NewPool(api, logr.Discard(), func(rabbit.Config, logr.Logger, func(snapshot.Notice)) (*brokers.Broker, error) {
 		return &brokers.Broker{Probe: w.broker, Observer: w.broker, Changer: w.broker, Mover: w.broker}, nil
 	})
@@ -294,7 +296,7 @@ func TestOnlyGet(t *testing.T) {
 	}
 }
 
-// kubectl get requests a table.
+// kubectl get requests a table. The table of a namespace has no queue of another one.
 func TestTable(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, `{}`, func(cq *messaging.ConsumerQueue) {
@@ -302,13 +304,16 @@ func TestTable(t *testing.T) {
 	})
 	w.broker.SetDeadLetters("orders.dlq", rejected("1"))
 	const table = "application/json;as=Table;v=v1;g=meta.k8s.io,application/json"
-	for path, want := range map[string][]any{
-		allQueues: {"orders", "orders.dlq", "3", "2d2h", "0"}, ofShop: {"orders", "orders.dlq", "3", "2d2h", "0"},
-	} {
+	ofOrders, ofBills := []any{"orders", "orders.dlq", "3", "2d2h", "0"}, []any{"bills", "bills.dlq", "<unknown>", "<unknown>", "0"}
+	for path, want := range map[string][][]any{allQueues: {ofOrders, ofBills}, ofShop: {ofOrders}, ofTill: {ofBills}} {
 		got := metav1.Table{}
 		w.get(path, table, &got)
 		topologytest.Equal(t, path+" kind", "Table", got.Kind)
-		topologytest.Equal(t, path+" cells", want, got.Rows[0].Cells)
+		var cells [][]any
+		for _, row := range got.Rows {
+			cells = append(cells, row.Cells)
+		}
+		topologytest.Equal(t, path+" cells", want, cells)
 	}
 	one := metav1.Table{}
 	w.get(ofShop+"/orders", table, &one)
@@ -411,7 +416,7 @@ func TestAnswersAtATime(t *testing.T) {
 	tooMany := func(of string) refusal {
 		return refusal{429, metav1.StatusReasonTooManyRequests, "requests " + of + " have reached the maximum for now; try again", "1"}
 	}
-	const messages, ofTill = ofShop + "/orders/messages", "/apis/deadletters.messaging.warren.dev/v1alpha1/namespaces/till/deadletterqueues"
+	const messages = ofShop + "/orders/messages"
 	occupy(ofShop, ofShop)
 	topologytest.Equal(t, "messages beside lists", http.StatusOK, status(messages))
 	occupy(messages, ofShop+"/orders/export")
