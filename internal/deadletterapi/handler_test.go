@@ -9,14 +9,11 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"strings"
-	"sync"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/go-logr/logr"
 	"github.com/go-logr/logr/funcr"
-	amqp "github.com/rabbitmq/amqp091-go"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -27,7 +24,6 @@ import (
 	"github.com/warren-mq/warren/internal/controller/brokers/brokerstest"
 	"github.com/warren-mq/warren/internal/controller/controllertest"
 	"github.com/warren-mq/warren/internal/controller/deadletterjob"
-	"github.com/warren-mq/warren/internal/ownership"
 	"github.com/warren-mq/warren/internal/rabbit"
 	"github.com/warren-mq/warren/internal/rabbit/snapshot"
 	"github.com/warren-mq/warren/internal/topology"
@@ -349,116 +345,6 @@ func TestNoCopyIsCached(t *testing.T) {
 		topologytest.Equal(t, path+" cache", "no-store", header.Get("Cache-Control"))
 		topologytest.Equal(t, path+" sniff", "nosniff", header.Get("X-Content-Type-Options"))
 	}
-}
-
-// The browse of a failed request ends, too.
-func TestBrowsesEnd(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t, `{}`, unchanged)
-	w.broker.SetDeadLetters("orders.dlq", amqp.Delivery{})
-	w.broker.Fail(vhost.QueueID("orders.dlq"), errors.New("no connection"))
-	topologytest.Equal(t, "refusal", refusal{503, metav1.StatusReasonServiceUnavailable, `queue "orders.dlq": no connection`, "1"},
-		w.refusal(ofShop+"/orders/messages"))
-	topologytest.Equal(t, "running", 0, w.handler.browses.inAll)
-	topologytest.Equal(t, "answers", 0, w.handler.answers.inAll)
-}
-
-// A browse waits for a job that holds messages of the same queue, and names the job if this takes too long.
-func TestABrowseWaitsForItsTurn(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		h := &Handler{users: &deadletterjob.Register{}}
-		found := deadletterjob.Queue{
-			ConsumerQueue: controllertest.InSync(t, `{}`), Names: topology.QueueNames{Queue: "orders.dlq"},
-			Location: ownership.Location{Cluster: vhost.Cluster{Name: "a"}, VHost: "/"},
-		}
-		again := deadletterjob.User{Kind: "Redrive", ObjectKey: client.ObjectKey{Namespace: "shop", Name: "again"}}
-		job := h.users.Join(again, found.Key(), func() {})
-		_, err := h.takeTurn(t.Context(), found, false)
-		topologytest.Equal(t, "too many", true, apierrors.IsTooManyRequests(err))
-		topologytest.Equal(t, "error", `Redrive "again" takes messages of queue "orders.dlq". Suspend the Redrive, or try again when it has ended`, err.Error())
-		seconds, _ := apierrors.SuggestsClientDelay(err)
-		topologytest.Equal(t, "seconds to wait for a job", retryLater, seconds)
-		job.AdmitBrowses(func() int { return 7 })
-		entry, err := h.takeTurn(t.Context(), found, false)
-		topologytest.Equal(t, "error when the job admits browses", nil, err)
-		held, _ := entry.HeldByJob()
-		topologytest.Equal(t, "held by the job", 7, held)
-		entry.Leave()
-		_, err = h.takeTurn(t.Context(), found, true)
-		topologytest.Equal(t, "an export is too many all the same", true, apierrors.IsTooManyRequests(err))
-		time.AfterFunc(time.Second, job.Leave)
-		entry, err = h.takeTurn(t.Context(), found, true)
-		topologytest.Equal(t, "error when the job has ended in time", nil, err)
-		entry.Leave()
-		entry, err = h.takeTurn(t.Context(), found, false)
-		topologytest.Equal(t, "error of a queue without users", nil, err)
-		entry.Leave()
-	})
-}
-
-// Clients that do not receive their responses use only the slots of their namespace. Lists have slots of their own, so no list waits
-// for slow clients of messages, and no browse for slow clients of lists.
-func TestAnswersAtATime(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t, `{}`, unchanged)
-	w.broker.SetDeadLetters("orders.dlq", rejected("1"))
-	reads := make(chan struct{})
-	var clients sync.WaitGroup
-	occupy := func(paths ...string) {
-		for _, path := range paths {
-			lazy := lazyClient{httptest.NewRecorder(), reads, make(chan struct{}, 1)}
-			clients.Go(func() { w.handler.routes().ServeHTTP(lazy, httptest.NewRequest(http.MethodGet, path, http.NoBody)) })
-			<-lazy.begun
-		}
-	}
-	status := func(path string) int { return w.get(path, "", &map[string]any{}).StatusCode }
-	tooMany := func(of string) refusal {
-		return refusal{429, metav1.StatusReasonTooManyRequests, "requests " + of + " have reached the maximum for now; try again", "1"}
-	}
-	const messages = ofShop + "/orders/messages"
-	occupy(ofShop, ofShop)
-	topologytest.Equal(t, "messages beside lists", http.StatusOK, status(messages))
-	occupy(messages, ofShop+"/orders/export")
-	topologytest.Equal(t, "messages", tooMany(`of namespace "shop" that wait for answers`), w.refusal(messages))
-	topologytest.Equal(t, "list", tooMany(`of namespace "shop" that list queues`), w.refusal(ofShop))
-	topologytest.Equal(t, "list beside messages, of another namespace", http.StatusOK, status(ofTill))
-	occupy(allQueues, allQueues)
-	topologytest.Equal(t, "list of all", tooMany("for all namespaces that list queues"), w.refusal(allQueues))
-	topologytest.Equal(t, "list beside lists of all", http.StatusOK, status(ofTill))
-	end, _ := w.handler.answers.take("till")
-	topologytest.Equal(t, "slot for messages of another namespace", true, end != nil)
-	close(reads)
-	clients.Wait()
-	for _, path := range []string{messages, ofShop, allQueues} {
-		topologytest.Equal(t, path+" after the slow clients", http.StatusOK, status(path))
-	}
-}
-
-// A steady client may take longer for a large response than for one part.
-func TestALargeAnswerIsWrittenInParts(t *testing.T) {
-	t.Parallel()
-	w := &patient{ResponseRecorder: httptest.NewRecorder()}
-	writeJSON(w, http.StatusOK, strings.Repeat("x", 3*partSize))
-	topologytest.Equal(t, "parts, each with a deadline of its own", []int{partSize, partSize, partSize, 3}, w.parts)
-	topologytest.Equal(t, "deadlines", 4, w.deadlines)
-}
-
-// patient records the parts of a response.
-type patient struct {
-	*httptest.ResponseRecorder
-	deadlines int
-	parts     []int
-}
-
-func (p *patient) SetWriteDeadline(time.Time) error {
-	p.deadlines++
-	return nil
-}
-
-func (p *patient) Write(part []byte) (int, error) {
-	p.parts = append(p.parts, len(part))
-	return p.ResponseRecorder.Write(part)
 }
 
 // The server does not wait for a body that never comes.

@@ -39,6 +39,15 @@ func TestPace(t *testing.T) {
 	}
 }
 
+// A steady client may take longer for a large response than for one part.
+func TestALargeAnswerIsWrittenInParts(t *testing.T) {
+	t.Parallel()
+	w := &patient{ResponseRecorder: httptest.NewRecorder()}
+	writeJSON(w, http.StatusOK, strings.Repeat("x", 3*partSize))
+	topologytest.Equal(t, "parts, each with a deadline of its own", []int{partSize, partSize, partSize, 3}, w.parts)
+	topologytest.Equal(t, "deadlines", 4, w.deadlines)
+}
+
 // A page has a limit of time in addition to the limit of each part. Otherwise a client could hold its slot for 20 minutes.
 func TestALargeAnswerEndsInTime(t *testing.T) {
 	t.Parallel()
@@ -76,4 +85,21 @@ func (c *slowClient) Write(part []byte) (int, error) {
 	}
 	time.Sleep(c.each)
 	return len(part), nil
+}
+
+// patient records the parts of a response.
+type patient struct {
+	*httptest.ResponseRecorder
+	deadlines int
+	parts     []int
+}
+
+func (p *patient) SetWriteDeadline(time.Time) error {
+	p.deadlines++
+	return nil
+}
+
+func (p *patient) Write(part []byte) (int, error) {
+	p.parts = append(p.parts, len(part))
+	return p.ResponseRecorder.Write(part)
 }
