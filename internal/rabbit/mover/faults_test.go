@@ -166,7 +166,7 @@ func TestHowLongAPassHoldsMessages(t *testing.T) {
 		want   error
 	}{
 		"the message of a limited move waits": {
-			func(p *pass) { p.Limited, p.blocked, p.waiting, p.takenAt = true, true, []*item{{}}, longAgo }, ErrWaitedTooLong,
+			func(p *pass) { p.DeliveryLimited, p.blocked, p.waiting, p.takenAt = true, true, []*item{{}}, longAgo }, ErrWaitedTooLong,
 		},
 		"the pass holds a message":          {func(p *pass) { p.held, p.began = 1, longAgo }, errPassOver},
 		"the pass has not held it for long": {func(p *pass) { p.held, p.began = 1, now.Add(-time.Minute) }, nil},
@@ -191,31 +191,31 @@ func TestHowLongAPassHoldsMessages(t *testing.T) {
 func TestACopyThatEndsTheConnection(t *testing.T) {
 	t.Parallel()
 	ofBroker := &amqp.Error{Code: amqp.FrameError, Reason: "frame too large", Server: true}
-	type state struct{ InFlight, Careful, Failures int }
+	type state struct{ InFlight, OneByOne, Failures int }
 	for name, test := range map[string]struct {
 		reason       *amqp.Error
 		before, want state
 	}{
-		"published alone":                {ofBroker, state{InFlight: 1, Careful: 1}, state{Careful: 1, Failures: 1}},
-		"one of two":                     {ofBroker, state{InFlight: 2}, state{InFlight: 2, Careful: 2}},
-		"the last one of several":        {ofBroker, state{InFlight: 1}, state{InFlight: 1, Careful: 1}},
-		"the first of three, one by one": {ofBroker, state{InFlight: 1, Careful: 3}, state{Careful: 3, Failures: 1}},
-		"ended by the client":            {&amqp.Error{Code: amqp.FrameError}, state{InFlight: 1, Careful: 1}, state{InFlight: 1, Careful: 1}},
+		"published alone":                {ofBroker, state{InFlight: 1, OneByOne: 1}, state{OneByOne: 1, Failures: 1}},
+		"one of two":                     {ofBroker, state{InFlight: 2}, state{InFlight: 2, OneByOne: 2}},
+		"the last one of several":        {ofBroker, state{InFlight: 1}, state{InFlight: 1, OneByOne: 1}},
+		"the first of three, one by one": {ofBroker, state{InFlight: 1, OneByOne: 3}, state{OneByOne: 3, Failures: 1}},
+		"ended by the client":            {&amqp.Error{Code: amqp.FrameError}, state{InFlight: 1, OneByOne: 1}, state{InFlight: 1, OneByOne: 1}},
 		"a node that shuts down": {
-			&amqp.Error{Code: amqp.ConnectionForced, Server: true}, state{InFlight: 1, Careful: 1}, state{InFlight: 1, Careful: 1},
+			&amqp.Error{Code: amqp.ConnectionForced, Server: true}, state{InFlight: 1, OneByOne: 1}, state{InFlight: 1, OneByOne: 1},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			p := quiescent()
-			p.connection, p.careful, p.MaxFailures = &amqpconn.Conn{}, test.before.Careful, 10
+			p.connection, p.oneByOne, p.MaxFailures = &amqpconn.Conn{}, test.before.OneByOne, 10
 			for number := range test.before.InFlight {
 				p.outlet.inFlight[uint64(number)] = &item{}
 			}
 			if err := p.connectionClosed(test.reason); !errors.Is(err, brokererr.ErrUnreachable) {
 				t.Errorf("got %v", err)
 			}
-			topologytest.Equal(t, "state", test.want, state{len(p.outlet.inFlight), p.careful, len(p.failures)})
+			topologytest.Equal(t, "state", test.want, state{len(p.outlet.inFlight), p.oneByOne, len(p.failures)})
 		})
 	}
 }
