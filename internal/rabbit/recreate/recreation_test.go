@@ -193,18 +193,18 @@ type stream struct {
 	refused   int
 }
 
-// streamTo publishes to an exchange, and pauses after each message. It sets mandatory for the default exchange. It opens another
-// channel if RabbitMQ closes the channel with an internal error, which happens when a queue disappears under a fast publisher.
+// streamTo publishes to an exchange, and pauses after each message. It sets mandatory for the default exchange. It connects again if
+// RabbitMQ closes the channel or the connection with an internal error, which happens when a queue disappears under a publisher.
 func streamTo(t *testing.T, vh *brokers.VHost, exchange, key string, pause time.Duration) *stream {
 	t.Helper()
-	connection, err := vh.Connect("stream to " + exchange)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = connection.Close() })
 	var channel *amqp.Channel
 	var returns chan amqp.Return
 	open := func() error {
+		connection, err := vh.Connect("stream to " + exchange)
+		if err != nil {
+			return err
+		}
+		t.Cleanup(func() { _ = connection.Close() })
 		if channel, err = connection.Channel(); err != nil {
 			return err
 		}
