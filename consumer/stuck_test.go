@@ -49,6 +49,7 @@ func TestAMessageWhoseHandlerIgnoresItsTimeout(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				release, log, ends := make(chan struct{}), &record{}, &settlements{}
 				b := run(t, current, func(_ context.Context, m *consumer.Message[string]) error {
+					equal(t, "the change of an earlier attempt", nil, m.Raw.Headers["changed"])
 					if m.Attempt() == 1 {
 						m.Raw.Headers["changed"] = true
 						hang(release)
