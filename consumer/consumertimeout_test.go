@@ -48,6 +48,7 @@ func TestAConsumerReturnsMessagesIfTheLimiterGrantsNothing(t *testing.T) {
 		}
 		pass(time.Second)
 		equal(t, "handled", int64(6), handled.Load())
+		equal(t, "permissions in use", 0, limits.inUse())
 		equal(t, "Run", nil, b.end())
 	})
 }
@@ -67,8 +68,8 @@ func TestADrainEndsAPauseOfTheLimiter(t *testing.T) {
 	})
 }
 
-// Before the consumer timeout, the consumer returns a message whose copy the broker does not accept, and a message that waits for
-// a worker.
+// Before the consumer timeout, the consumer returns a message whose copy the broker does not accept, a message that waits for a
+// worker, and a deferred message that it holds.
 func TestMessagesAreReturnedBeforeTheConsumerTimeout(t *testing.T) {
 	t.Parallel()
 	t.Run("a copy", func(t *testing.T) {
@@ -129,6 +130,21 @@ func TestMessagesAreReturnedBeforeTheConsumerTimeout(t *testing.T) {
 			equal(t, "returned", 1, returned)
 			equal(t, "handled", 2, handled)
 			equal(t, "unsettled", 0, b.Unsettled(""))
+			equal(t, "Run", nil, b.end())
+		})
+	})
+	t.Run("a deferred message", func(t *testing.T) {
+		t.Parallel()
+		synctest.Test(t, func(t *testing.T) {
+			current, handled := withConsumerTimeout(20*time.Second), 0
+			current.Strategy, current.Tiers = contract.StrategyRequeue, nil
+			b := run(t, current, func(context.Context, *consumer.Message[string]) error {
+				handled++
+				return consumer.Defer(time.Hour)
+			})
+			b.send(t, "a")
+			pass(20 * time.Second)
+			equal(t, "handled", 2, handled)
 			equal(t, "Run", nil, b.end())
 		})
 	})
