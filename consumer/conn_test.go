@@ -1,0 +1,78 @@
+package consumer_test
+
+import (
+	"context"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/warren-mq/warren/consumer"
+	"github.com/warren-mq/warren/consumer/contract"
+	"github.com/warren-mq/warren/consumer/internal/memory"
+)
+
+func ignore(context.Context, *consumer.Message[string]) error { return nil }
+
+func TestAConsumerThatEndsLeavesTheConnectionToOthers(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var shared *consumer.Conn
+		first := startWith(t, contract.Default("orders"), func(*memory.Broker) {},
+			func(conn *consumer.Conn, source contract.Source, options ...consumer.Option) (*consumer.Consumer, error) {
+				shared = conn
+				return consumer.New(conn, source, ignore, options...)
+			})
+		second := startWith(t, contract.Default("orders"), func(*memory.Broker) {},
+			func(_ *consumer.Conn, source contract.Source, options ...consumer.Option) (*consumer.Consumer, error) {
+				return consumer.New(shared, source, ignore, options...)
+			})
+		pass(time.Second)
+		equal(t, "Run", nil, first.end())
+		pass(time.Minute)
+		equal(t, "states of the other consumer", []string{"Connecting", "DeclaringQoS", "Consuming", "Delivering"}, second.states)
+		equal(t, "connections", 2, first.Dials())
+		equal(t, "Run of the other consumer", nil, second.end())
+	})
+}
+
+func TestRunEndsAllConsumersIfOneFails(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b := memory.New(contract.Default("orders"))
+		defer b.Close()
+		conn, late := consumer.NewConn(nil, withTransport(b)), &lateContract{Contract: contract.Default("orders")}
+		good, err := consumer.New(conn, contract.Default("orders"), ignore, quiet())
+		equal(t, "error", nil, err)
+		bad, err := consumer.New(conn, late, ignore, quiet(), consumer.WithConcurrency(-1)) // there is no contract to compare with
+		equal(t, "error", nil, err)
+		ended := make(chan error, 1)
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		go func() { ended <- consumer.Run(ctx, good, bad) }()
+		pass(time.Second)
+		equal(t, "state", consumer.StateDelivering, good.Health().State)
+		late.written.Store(true)
+		pass(time.Minute)
+		equal(t, "state in the end", consumer.StateDisconnected, good.Health().State)
+		cancel()
+		if err := <-ended; err == nil || !strings.Contains(err.Error(), "WithConcurrency(-1)") {
+			t.Errorf("Run: %v", err)
+		}
+	})
+}
+
+func TestRunCanBeCalledOnlyOnce(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b := run(t, contract.Default("orders"), ignore)
+		pass(time.Second)
+		over, cancel := context.WithCancel(t.Context())
+		cancel()
+		if err := b.consumer.Run(over); err == nil || !strings.Contains(err.Error(), "Run was called before") {
+			t.Errorf("the second Run: %v", err)
+		}
+		equal(t, "state", consumer.StateDelivering, b.consumer.Health().State)
+		equal(t, "Run", nil, b.end())
+	})
+}
