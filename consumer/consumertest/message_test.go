@@ -111,6 +111,15 @@ func TestAVerdictCanBeInspected(t *testing.T) {
 	}
 }
 
+// A second ack of a message would make the broker close the channel.
+func TestAHandlerCannotSettleItsMessage(t *testing.T) {
+	t.Parallel()
+	d := consumertest.NewDelivery(amqp.Delivery{Acknowledger: &amqp.Channel{}}, contract.Default("orders"))
+	if d.Raw.Acknowledger != nil || d.Raw.Ack(false) == nil {
+		t.Error("the handler can ack")
+	}
+}
+
 func TestAttemptFollowsTheStrategy(t *testing.T) {
 	t.Parallel()
 	for _, strategy := range []contract.Strategy{contract.StrategyPublish, contract.StrategyReject, contract.StrategyRequeue} {
