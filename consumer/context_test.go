@@ -28,6 +28,17 @@ func (w *worker) handleWithContext(d *Delivery) {
 	h.cancel(nil)
 }
 
+// The timer of a message may fire when the worker already handles the next one.
+func TestALateTimerDoesNotEndTheNextMessage(t *testing.T) {
+	t.Parallel()
+	w := workerForTest(t)
+	h := w.start(time.Time{}, &Delivery{})
+	w.expire()
+	if err := h.Err(); err != nil {
+		t.Error(err)
+	}
+}
+
 // Not parallel: other tests allocate, too.
 func TestAContextCostsThreeAllocations(t *testing.T) { //nolint:paralleltest // see above
 	w, d := workerForTest(t), &Delivery{}
