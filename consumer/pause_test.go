@@ -129,6 +129,7 @@ func TestHowLongAConsumerPauses(t *testing.T) {
 				}
 				p := runFile(t, path, pause("first"), func(context.Context, string) {})
 				equal(t, "consumed at first", test.want == 0, p.isConsumed())
+				equal(t, "ready", true, p.consumer.Health().Ready)
 				if test.want > 0 {
 					pass(test.want - 2*time.Second)
 					equal(t, "consumed before the end", false, p.isConsumed())
