@@ -512,8 +512,10 @@ func TestAContractThatDoesNotFitTheOptionsChangesNothing(t *testing.T) {
 		current := contract.Default("orders")
 		writeContract(t, path, current)
 		b := memory.New(current)
+		var states []consumer.State
 		made, err := consumer.New(consumer.NewConn(nil, withTransport(b)), contract.File(path),
-			func(context.Context, *consumer.Message[string]) error { return nil }, quiet(), consumer.WithTimeout(20*time.Minute))
+			func(context.Context, *consumer.Message[string]) error { return nil }, quiet(), consumer.WithTimeout(20*time.Minute),
+			consumer.WithObserver(consumer.Observer{State: func(to consumer.Transition) { states = append(states, to.To) }}))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -524,7 +526,9 @@ func TestAContractThatDoesNotFitTheOptionsChangesNothing(t *testing.T) {
 		limit := contract.Duration(10 * time.Minute)
 		current.ConsumerTimeout = &limit
 		writeContract(t, path, current)
-		pass(31 * time.Second)
+		states = nil
+		pass(5 * time.Minute)
+		equal(t, "states", 0, len(states))
 		b.Cut()
 		pass(10 * time.Second)
 		equal(t, "ready after a reconnect", true, made.Health().Ready)
@@ -551,6 +555,8 @@ func TestNewRefusesWrongArguments(t *testing.T) {
 		"nearly the consumer timeout": {contract.Default("orders"), []consumer.Option{consumer.WithTimeout(28 * time.Minute)}, "WithTimeout(28m0s) must be at most 27m0s"},
 		"the drain timeout":           {contract.Default("orders"), []consumer.Option{consumer.WithDrainTimeout(-1)}, "WithDrainTimeout"},
 		"the maximum of crashes":      {contract.Default("orders"), []consumer.Option{consumer.WithMaxCrashes(-1)}, "WithMaxCrashes"},
+		"a breaker without interval":  {contract.Default("orders"), []consumer.Option{consumer.WithBreaker(3, 0)}, "WithBreaker(3, 0s) must be positive"},
+		"a negative breaker":          {contract.Default("orders"), []consumer.Option{consumer.WithBreaker(-1, time.Second)}, "WithBreaker(-1, 1s) must be"},
 		"no logger":                   {contract.Default("orders"), []consumer.Option{consumer.WithLogger(nil)}, "must not be given nil"},
 	} {
 		if _, err := consumer.New(conn, test.contract, handle, test.options...); err == nil || !strings.Contains(err.Error(), test.want) {
