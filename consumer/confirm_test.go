@@ -3,6 +3,7 @@ package consumer_test
 import (
 	"context"
 	"errors"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -13,14 +14,16 @@ import (
 	"github.com/warren-mq/warren/consumer/internal/memory"
 )
 
-// publishLater publishes a message and returns the channel of the result, without waiting for the result.
-func publishLater(t *testing.T, conn *consumer.Conn, exchange string, message consumer.Publishing) chan error {
+// beginPublish publishes a message. It returns the channel of the result once the message was sent.
+func beginPublish(t *testing.T, conn *consumer.Conn, exchange string, message consumer.Publishing) chan error {
 	t.Helper()
 	published := make(chan error, 1)
 	go func() { published <- conn.Publish(t.Context(), exchange, "orders", message) }()
-	synctest.Wait()
+	pass(time.Second) // a new channel opens with a delay
 	return published
 }
+
+func isRefused(err error) bool { return errors.As(err, new(*consumer.RefusedError)) }
 
 func isUnknown(err error) bool { return errors.As(err, new(*consumer.UnknownOutcomeError)) }
 
@@ -57,7 +60,7 @@ func TestAMessageSentBeforeAnAlarmKeepsWaiting(t *testing.T) {
 		conn := consumer.NewConn(nil, withTransport(b))
 		defer conn.Close()
 		b.Silence("orders", true)
-		published := publishLater(t, conn, "", consumer.Publishing{})
+		published := beginPublish(t, conn, "", consumer.Publishing{})
 		b.Block(true)
 		pass(10 * time.Minute)
 		equal(t, "answered during the alarm", 0, len(published))
@@ -78,12 +81,51 @@ func TestAMessageThatWaitsWhileItsExchangeIsDeletedHasAnUnknownOutcome(t *testin
 		conn := consumer.NewConn(nil, withTransport(b))
 		defer conn.Close()
 		b.Bind("shop", "orders", "orders")
-		equal(t, "published before", nil, <-publishLater(t, conn, "shop", consumer.Publishing{}))
+		equal(t, "published before", nil, <-beginPublish(t, conn, "shop", consumer.Publishing{}))
 		b.Silence("orders", true)
-		waiting := publishLater(t, conn, "shop", consumer.Publishing{})
+		waiting := beginPublish(t, conn, "shop", consumer.Publishing{})
 		equal(t, "answered before the deletion", 0, len(waiting))
 		b.DeleteExchange("shop")
-		publishLater(t, conn, "shop", consumer.Publishing{}) // closes the channel
+		beginPublish(t, conn, "shop", consumer.Publishing{}) // closes the channel
 		equal(t, "unknown", true, isUnknown(<-waiting))
+	})
+}
+
+// RabbitMQ checks the permission for a routing key after the one for the exchange.
+func TestAForbiddenRoutingKeyRefusesNoOther(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b := memory.New(contract.Default("orders"))
+		conn := consumer.NewConn(nil, withTransport(b))
+		defer conn.Close()
+		b.Bind("shop", "orders", "orders")
+		b.ForbidTopic("shop", "secret")
+		b.Silence("orders", true)
+		waiting := beginPublish(t, conn, "shop", consumer.Publishing{})
+		for range 3 {
+			if err := conn.Publish(t.Context(), "shop", "secret", consumer.Publishing{}); !isRefused(err) || !strings.Contains(err.Error(), "topic 'secret'") {
+				t.Errorf("a forbidden routing key: %v", err)
+			}
+		}
+		equal(t, "the message with another key is unknown", true, isUnknown(<-waiting))
+		b.Silence("orders", false)
+		equal(t, "published with another key", nil, conn.Publish(t.Context(), "shop", "orders", consumer.Publishing{}))
+	})
+}
+
+// RabbitMQ closes the channel of a message that is too large, so other messages would lose their confirm.
+func TestAMessageThatIsKnownToBeTooLargeIsNotSent(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b := memory.New(contract.Default("orders"))
+		conn := consumer.NewConn(nil, withTransport(b))
+		defer conn.Close()
+		b.Limit(1000, "PRECONDITION_FAILED - message size 1001 is larger than configured max size 1000")
+		large := consumer.Publishing{Body: make([]byte, 1001)}
+		equal(t, "refused", true, isRefused(conn.Publish(t.Context(), "", "orders", large)))
+		b.Silence("orders", true)
+		waiting := beginPublish(t, conn, "", consumer.Publishing{})
+		equal(t, "refused again", true, isRefused(<-beginPublish(t, conn, "", large)))
+		equal(t, "answered", 0, len(waiting))
 	})
 }

@@ -24,11 +24,12 @@ type Broker struct {
 	blocked     bool
 	unblocked   chan struct{} // closed when the broker unblocks publishers
 	dials       int
-	refusing    map[string]bool // queues that refuse messages
-	exchanges   map[string]bool // existing exchanges by name
-	forbidden   map[string]bool // exchanges to which the user may not write
-	silent      map[string]bool // queues whose messages are not confirmed
-	limit       *sizeLimit      // of messages; nil is none
+	refusing    map[string]bool         // queues that refuse messages
+	exchanges   map[string]bool         // existing exchanges by name
+	forbidden   map[string]bool         // exchanges to which the user may not write
+	topics      map[contract.Route]bool // routing keys with which the user may not publish to an exchange
+	silent      map[string]bool         // queues whose messages are not confirmed
+	limit       *sizeLimit              // of messages; nil is none
 	published   []publication
 	expiring    map[*time.Timer]bool
 }
@@ -62,7 +63,7 @@ func New(c contract.Contract) *Broker {
 	b := &Broker{
 		queues: map[string]*queue{}, connections: map[*connection]bool{},
 		refusing: map[string]bool{}, expiring: map[*time.Timer]bool{}, exchanges: map[string]bool{"": true}, forbidden: map[string]bool{},
-		silent: map[string]bool{},
+		silent: map[string]bool{}, topics: map[contract.Route]bool{},
 	}
 	b.Declare(c)
 	return b
@@ -110,6 +111,27 @@ func (b *Broker) Forbid(exchange string, forbid bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.forbidden[exchange] = forbid
+}
+
+// ForbidTopic revokes the permission to publish to an exchange with a routing key.
+func (b *Broker) ForbidTopic(exchange, routingKey string) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.topics[contract.Route{Exchange: exchange, RoutingKey: routingKey}] = true
+}
+
+// Channels returns how many channels are open.
+func (b *Broker) Channels() (count int) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for c := range b.connections {
+		for _, ch := range c.channels {
+			if !ch.closed {
+				count++
+			}
+		}
+	}
+	return count
 }
 
 // Dials returns how many connections were opened.

@@ -8,6 +8,7 @@ import (
 
 	amqp "github.com/rabbitmq/amqp091-go"
 
+	"github.com/warren-mq/warren/consumer/contract"
 	"github.com/warren-mq/warren/consumer/internal/transport"
 )
 
@@ -204,7 +205,7 @@ func (ch *channel) Publish(exchange, key string, _ bool, content amqp.Publishing
 	if b.blocked {
 		ch.connection.blocked(true)
 	}
-	if reason := b.refusal(exchange, content); reason != nil {
+	if reason := b.refusal(contract.Route{Exchange: exchange, RoutingKey: key}, content); reason != nil {
 		answer := &confirmation{done: make(chan struct{})}
 		ch.waiting = append(ch.waiting, answer)
 		ch.end(reason)
@@ -268,13 +269,16 @@ func (b *Broker) Limit(size int, reply string) {
 }
 
 // refusal returns why the broker closes the channel of a published message, or nil.
-func (b *Broker) refusal(exchange string, content amqp.Publishing) *amqp.Error {
+func (b *Broker) refusal(route contract.Route, content amqp.Publishing) *amqp.Error {
 	switch {
-	case b.forbidden[exchange]:
-		name := cmp.Or(exchange, "amq.default")
+	case b.forbidden[route.Exchange]:
+		name := cmp.Or(route.Exchange, "amq.default")
 		return serverError(amqp.AccessRefused, "ACCESS_REFUSED - write access to exchange '%s' in vhost '/' refused for user 'guest'", name)
-	case !b.exchanges[exchange]:
-		return serverError(amqp.NotFound, "NOT_FOUND - no exchange '%s' in vhost '/'", exchange)
+	case !b.exchanges[route.Exchange]:
+		return serverError(amqp.NotFound, "NOT_FOUND - no exchange '%s' in vhost '/'", route.Exchange)
+	case b.topics[route]:
+		return serverError(amqp.AccessRefused, "ACCESS_REFUSED - write access to topic '%s' in exchange '%s' in vhost '/' refused for user 'guest'",
+			route.RoutingKey, route.Exchange)
 	}
 	if b.limit != nil && len(content.Body) > b.limit.size {
 		return serverError(amqp.PreconditionFailed, "%s", b.limit.reply)
