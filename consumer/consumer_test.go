@@ -446,8 +446,11 @@ func TestARefusedCopyIsPublishedAgain(t *testing.T) {
 				synctest.Wait()
 				test.begin(b)
 				b.send(t, "a")
-				pass(time.Minute)
+				pass(time.Hour)
 				equal(t, "ready", name == "publishers are blocked", b.consumer.Health().Ready)
+				if open := b.Channels(); open > 3 {
+					t.Errorf("%d channels are open", open)
+				}
 				test.end(b)
 				pass(15 * time.Second)
 				equal(t, "ready in the end", true, b.consumer.Health().Ready)
