@@ -7,9 +7,12 @@ import (
 	"testing/synctest"
 	"time"
 
+	amqp "github.com/rabbitmq/amqp091-go"
+
 	"github.com/warren-mq/warren/consumer"
 	"github.com/warren-mq/warren/consumer/contract"
 	"github.com/warren-mq/warren/consumer/internal/memory"
+	"github.com/warren-mq/warren/consumer/internal/transport"
 )
 
 func ignore(context.Context, *consumer.Message[string]) error { return nil }
@@ -74,5 +77,55 @@ func TestRunCanBeCalledOnlyOnce(t *testing.T) {
 		}
 		equal(t, "state", consumer.StateDelivering, b.consumer.Health().State)
 		equal(t, "Run", nil, b.end())
+	})
+}
+
+// lateBroker opens no channel before released is closed.
+type lateBroker struct {
+	*memory.Broker
+
+	released chan struct{}
+}
+
+type lateConnection struct {
+	transport.Connection
+
+	released chan struct{}
+}
+
+func (b lateBroker) Dial(ctx context.Context, name string, blocked func(bool)) (transport.Connection, error) {
+	made, err := b.Broker.Dial(ctx, name, blocked)
+	return lateConnection{made, b.released}, err
+}
+
+func (c lateConnection) ConsumingChannel(closed chan *amqp.Error, cancelled chan string) (transport.ConsumingChannel, error) {
+	<-c.released
+	return c.Connection.ConsumingChannel(closed, cancelled)
+}
+
+func TestAChannelThatOpensAfterTheEndIsClosed(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		released := make(chan struct{})
+		var conn *consumer.Conn
+		b := startWith(t, contract.Default("orders"), func(b *memory.Broker) {
+			conn = consumer.NewConn(nil, withTransport(lateBroker{b, released}))
+		}, func(_ *consumer.Conn, source contract.Source, options ...consumer.Option) (*consumer.Consumer, error) {
+			return consumer.New(conn, source, ignore, options...)
+		})
+		other, err := consumer.New(conn, &lateContract{}, ignore, quiet()) // keeps the connection open
+		equal(t, "error", nil, err)
+		ctx, cancel := context.WithCancel(t.Context())
+		ended := make(chan error, 1)
+		go func() { ended <- other.Run(ctx) }()
+		b.send(t, "a")
+		pass(time.Second)
+		equal(t, "Run", nil, b.end())
+		close(released)
+		pass(time.Second)
+		equal(t, "state", consumer.StateDisconnected, b.consumer.Health().State)
+		equal(t, "left in the queue", 1, len(b.Messages("orders")))
+		cancel()
+		equal(t, "Run of the other consumer", nil, <-ended)
 	})
 }

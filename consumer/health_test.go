@@ -98,3 +98,46 @@ func TestHealthCountsNoMessageThatFailed(t *testing.T) {
 		equal(t, "Run", nil, b.end())
 	})
 }
+
+// hangingSource is a contract that can be loaded twice: by New and by Run. Then Load calls hang.
+type hangingSource struct {
+	contract.Contract
+
+	loads int
+	hang  func(context.Context)
+}
+
+func (s *hangingSource) Load(ctx context.Context) (contract.Contract, error) {
+	if s.loads++; s.loads > 2 {
+		s.hang(ctx)
+	}
+	return s.Contract, ctx.Err()
+}
+
+// Only a restart helps against a source that ignores its context.
+func TestLivenessWhileTheContractCannotBeLoaded(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		hang func(ctx context.Context, release chan struct{})
+		live bool
+	}{
+		"by a source that obeys its context":   {func(ctx context.Context, _ chan struct{}) { <-ctx.Done() }, true},
+		"by a source that ignores its context": {func(_ context.Context, release chan struct{}) { hang(release) }, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				release := make(chan struct{})
+				source := &hangingSource{Contract: contract.Default("orders"), hang: func(ctx context.Context) { test.hang(ctx, release) }}
+				b := startWith(t, source.Contract, func(*memory.Broker) {},
+					func(conn *consumer.Conn, _ contract.Source, options ...consumer.Option) (*consumer.Consumer, error) {
+						return consumer.New(conn, source, ignore, options...)
+					})
+				pass(10 * time.Minute)
+				equal(t, "live", test.live, b.consumer.Health().Live)
+				close(release)
+				equal(t, "Run", nil, b.end())
+			})
+		})
+	}
+}
