@@ -29,6 +29,7 @@ type Broker struct {
 	forbidden   map[string]bool         // exchanges to which the user may not write
 	topics      map[contract.Route]bool // routing keys with which the user may not publish to an exchange
 	silent      map[string]bool         // queues whose messages are not confirmed
+	unanswered  map[string]bool         // methods that the broker does not answer
 	limit       *sizeLimit              // of messages; nil is none
 	published   []publication
 	expiring    map[*time.Timer]bool
@@ -63,7 +64,7 @@ func New(c contract.Contract) *Broker {
 	b := &Broker{
 		queues: map[string]*queue{}, connections: map[*connection]bool{},
 		refusing: map[string]bool{}, expiring: map[*time.Timer]bool{}, exchanges: map[string]bool{"": true}, forbidden: map[string]bool{},
-		silent: map[string]bool{}, topics: map[contract.Route]bool{},
+		silent: map[string]bool{}, topics: map[contract.Route]bool{}, unanswered: map[string]bool{},
 	}
 	b.Declare(c)
 	return b
@@ -174,6 +175,14 @@ func (b *Broker) Silence(name string, silent bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.silent[name] = silent
+}
+
+// Ignore makes the broker answer no request of a method, "basic.consume", "basic.cancel", "channel.close" or "confirm.select", or answer
+// them again. A request that was not answered fails when its connection ends.
+func (b *Broker) Ignore(method string, ignore bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.unanswered[method] = ignore
 }
 
 // Block blocks publishers, as an alarm does, or unblocks them.

@@ -56,6 +56,7 @@ func (ch *channel) check() error {
 }
 
 func (ch *channel) Consume(name, tag string, _, _, _, _ bool, _ amqp.Table) (<-chan amqp.Delivery, error) {
+	ch.connection.awaitAnswer("basic.consume")
 	b := ch.broker
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -96,6 +97,7 @@ func (ch *channel) unackedOf(c *consumer) int {
 }
 
 func (ch *channel) Cancel(tag string, _ bool) error {
+	ch.connection.awaitAnswer("basic.cancel")
 	b := ch.broker
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -307,6 +309,7 @@ func (ch *channel) IsClosed() bool {
 }
 
 func (ch *channel) Close() error {
+	ch.connection.awaitAnswer("channel.close")
 	ch.broker.mu.Lock()
 	defer ch.broker.mu.Unlock()
 	if err := ch.check(); err != nil {

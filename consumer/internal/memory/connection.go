@@ -39,6 +39,7 @@ func (c *connection) ConsumingChannel(closed chan *amqp.Error, cancelled chan st
 }
 
 func (c *connection) PublishingChannel(closed chan *amqp.Error, returned chan amqp.Return) (transport.PublishingChannel, error) {
+	c.awaitAnswer("confirm.select")
 	return c.open(&channel{closes: closed, cancels: make(chan string), returns: returned})
 }
 
@@ -64,6 +65,16 @@ func (c *connection) awaitUnblocked() {
 		case <-unblocked:
 		case <-c.ended:
 		}
+	}
+}
+
+// awaitAnswer waits until the connection ends if the broker does not answer a method.
+func (c *connection) awaitAnswer(method string) {
+	c.broker.mu.Lock()
+	ignored := c.broker.unanswered[method]
+	c.broker.mu.Unlock()
+	if ignored {
+		<-c.ended
 	}
 }
 
