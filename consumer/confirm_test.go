@@ -129,3 +129,24 @@ func TestAMessageThatIsKnownToBeTooLargeIsNotSent(t *testing.T) {
 		equal(t, "answered", 0, len(waiting))
 	})
 }
+
+// A broker that blocks publishers does not answer when a channel is closed. Other channels of the connection must remain.
+func TestAnAbandonedMessageDisturbsNoOtherDuringAnAlarm(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b := memory.New(contract.Default("orders"))
+		conn := consumer.NewConn(nil, withTransport(b))
+		defer conn.Close()
+		err := <-beginPublish(t, conn, "shop", consumer.Publishing{})
+		equal(t, "the exchange is missing", true, errors.As(err, new(*consumer.UnroutableError)))
+		b.Bind("shop", "orders", "orders") // a message for the exchange is now tried on its own channel
+		b.Silence("orders", true)
+		waiting := beginPublish(t, conn, "", consumer.Publishing{})
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		time.AfterFunc(time.Millisecond, func() { b.Block(true) })
+		equal(t, "abandoned and unknown", true, isUnknown(conn.Publish(ctx, "shop", "orders", consumer.Publishing{})))
+		pass(time.Minute)
+		equal(t, "answered", 0, len(waiting))
+	})
+}

@@ -309,6 +309,7 @@ func (ch *channel) IsClosed() bool {
 }
 
 func (ch *channel) Close() error {
+	ch.connection.awaitUnblocked(nil)
 	ch.connection.awaitAnswer("channel.close")
 	ch.broker.mu.Lock()
 	defer ch.broker.mu.Unlock()

@@ -44,7 +44,7 @@ func (c *connection) PublishingChannel(closed chan *amqp.Error, returned chan am
 }
 
 func (c *connection) open(ch *channel) (*channel, error) {
-	c.awaitUnblocked()
+	c.awaitUnblocked(nil)
 	c.broker.mu.Lock()
 	defer c.broker.mu.Unlock()
 	if c.closed {
@@ -55,8 +55,8 @@ func (c *connection) open(ch *channel) (*channel, error) {
 	return ch, nil
 }
 
-// awaitUnblocked waits until the broker reads from the connection.
-func (c *connection) awaitUnblocked() {
+// awaitUnblocked waits until the broker reads from the connection, the connection ends, or the caller gives up.
+func (c *connection) awaitUnblocked(givenUp <-chan time.Time) {
 	c.broker.mu.Lock()
 	unblocked, waits := c.broker.unblocked, c.broker.blocked && c.publishes
 	c.broker.mu.Unlock()
@@ -64,6 +64,7 @@ func (c *connection) awaitUnblocked() {
 		select {
 		case <-unblocked:
 		case <-c.ended:
+		case <-givenUp:
 		}
 	}
 }
@@ -90,7 +91,10 @@ func (c *connection) VirtualHost() string { return "" }
 // MaxFrame returns RabbitMQ's default frame size.
 func (c *connection) MaxFrame() int { return 131072 }
 
-func (c *connection) Close(time.Time) error {
+func (c *connection) Close(deadline time.Time) error {
+	timer := time.NewTimer(time.Until(deadline))
+	defer timer.Stop()
+	c.awaitUnblocked(timer.C)
 	c.broker.mu.Lock()
 	defer c.broker.mu.Unlock()
 	if c.closed {
@@ -100,7 +104,11 @@ func (c *connection) Close(time.Time) error {
 	return nil
 }
 
-func (c *connection) Kill() { _ = c.Close(time.Time{}) }
+func (c *connection) Kill() {
+	c.broker.mu.Lock()
+	defer c.broker.mu.Unlock()
+	c.end(nil)
+}
 
 func (c *connection) notifyBlocked(blocked bool) {
 	if c.publishes || !blocked {
