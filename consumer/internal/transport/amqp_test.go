@@ -1,8 +1,14 @@
 package transport
 
 import (
+	"context"
+	"errors"
+	"io"
+	"net"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 )
 
 // amqp091-go prefers the heartbeat of a URI to that of its configuration.
@@ -20,4 +26,24 @@ func TestTheHeartbeatOfAURIIsReplaced(t *testing.T) {
 	if _, err := withHeartbeat("amqp://u:secret@rabbit:port"); err == nil || strings.Contains(err.Error(), "secret") {
 		t.Errorf("a wrong port: %v", err)
 	}
+}
+
+func TestADialEndsWithItsContext(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		silent := &AMQP{
+			URI: func(context.Context) (string, error) { return "amqp://rabbit", nil },
+			DialTCP: func(context.Context, string, string) (net.Conn, error) {
+				ours, broker := net.Pipe()
+				go func() { _, _ = io.Copy(io.Discard, broker) }()
+				return ours, nil
+			},
+		}
+		began := time.Now()
+		if _, err := silent.Dial(ctx, "", func(bool) {}); !errors.Is(err, context.DeadlineExceeded) || time.Since(began) != time.Second {
+			t.Errorf("after %s: %v", time.Since(began), err)
+		}
+	})
 }
