@@ -150,3 +150,20 @@ func TestAnAbandonedMessageDisturbsNoOtherDuringAnAlarm(t *testing.T) {
 		equal(t, "answered", 0, len(waiting))
 	})
 }
+
+// RabbitMQ 3.10 refuses messages on such a channel even when the queue is no longer full.
+func TestAChannelOnWhichAQueueRefusesMessagesIsReplaced(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b := memory.New(contract.Default("orders"))
+		conn := consumer.NewConn(nil, withTransport(b))
+		defer conn.Close()
+		b.KeepRefusing()
+		b.Refuse("orders", true)
+		equal(t, "refused", true, isRefused(<-beginPublish(t, conn, "", consumer.Publishing{})))
+		pass(10 * time.Second)
+		equal(t, "refused again", true, isRefused(<-beginPublish(t, conn, "", consumer.Publishing{})))
+		b.Refuse("orders", false)
+		equal(t, "published", nil, <-beginPublish(t, conn, "", consumer.Publishing{}))
+	})
+}

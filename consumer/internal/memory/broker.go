@@ -17,22 +17,23 @@ import (
 
 // Broker is an in-memory broker. Create it with New.
 type Broker struct {
-	mu          sync.Mutex
-	queues      map[string]*queue
-	bindings    []binding
-	connections map[*connection]bool
-	blocked     bool
-	unblocked   chan struct{} // closed when the broker unblocks publishers
-	dials       int
-	refusing    map[string]bool         // queues that refuse messages
-	exchanges   map[string]bool         // existing exchanges by name
-	forbidden   map[string]bool         // exchanges to which the user may not write
-	topics      map[contract.Route]bool // routing keys with which the user may not publish to an exchange
-	silent      map[string]bool         // queues whose messages are not confirmed
-	unanswered  map[string]bool         // methods that the broker does not answer
-	limit       *sizeLimit              // of messages; nil is none
-	published   []publication
-	expiring    map[*time.Timer]bool
+	mu           sync.Mutex
+	queues       map[string]*queue
+	bindings     []binding
+	connections  map[*connection]bool
+	blocked      bool
+	unblocked    chan struct{} // closed when the broker unblocks publishers
+	dials        int
+	refusing     map[string]bool         // queues that refuse messages
+	keepRefusing bool                    // by channel
+	exchanges    map[string]bool         // existing exchanges by name
+	forbidden    map[string]bool         // exchanges to which the user may not write
+	topics       map[contract.Route]bool // routing keys with which the user may not publish to an exchange
+	silent       map[string]bool         // queues whose messages are not confirmed
+	unanswered   map[string]bool         // methods that the broker does not answer
+	limit        *sizeLimit              // of messages; nil is none
+	published    []publication
+	expiring     map[*time.Timer]bool
 }
 
 type publication struct {
@@ -168,6 +169,13 @@ func (b *Broker) Refuse(name string, refuse bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.refusing[name] = refuse
+}
+
+// KeepRefusing makes a channel refuse all messages for a queue that has refused one of its messages, as RabbitMQ 3.10 does.
+func (b *Broker) KeepRefusing() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.keepRefusing = true
 }
 
 // Silence stops confirms for messages to a queue, like a queue without a quorum. The queue does not get the messages.

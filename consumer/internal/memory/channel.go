@@ -25,6 +25,7 @@ type channel struct {
 	cancels    chan string
 	returns    chan amqp.Return
 	waiting    []*confirmation
+	refused    []string // queues that have refused a message, if the channel keeps refusing
 	closed     bool
 }
 
@@ -242,8 +243,11 @@ func (ch *channel) take(exchange, key string, content amqp.Publishing, answer *c
 		switch {
 		case b.silent[q.name]:
 			silent = true
-		case b.refusing[q.name]:
+		case b.refusing[q.name] || slices.Contains(ch.refused, q.name):
 			refused = true
+			if b.keepRefusing {
+				ch.refused = append(ch.refused, q.name)
+			}
 		default:
 			b.enqueue(q, &message{content: content, exchange: exchange, routingKey: key})
 		}
