@@ -103,7 +103,8 @@ func TestAForbiddenRoutingKeyRefusesNoOther(t *testing.T) {
 		b.Silence("orders", true)
 		waiting := beginPublish(t, conn, "shop", consumer.Publishing{})
 		for range 3 {
-			if err := conn.Publish(t.Context(), "shop", "secret", consumer.Publishing{}); !isRefused(err) || !strings.Contains(err.Error(), "topic 'secret'") {
+			err := conn.Publish(t.Context(), "shop", "secret", consumer.Publishing{})
+			if !isRefused(err) || !strings.Contains(err.Error(), "topic 'secret'") {
 				t.Errorf("a forbidden routing key: %v", err)
 			}
 		}

@@ -283,8 +283,8 @@ func (b *Broker) refusal(route contract.Route, content amqp.Publishing) *amqp.Er
 	case !b.exchanges[route.Exchange]:
 		return serverError(amqp.NotFound, "NOT_FOUND - no exchange '%s' in vhost '/'", route.Exchange)
 	case b.topics[route]:
-		return serverError(amqp.AccessRefused, "ACCESS_REFUSED - write access to topic '%s' in exchange '%s' in vhost '/' refused for user 'guest'",
-			route.RoutingKey, route.Exchange)
+		const format = "ACCESS_REFUSED - write access to topic '%s' in exchange '%s' in vhost '/' refused for user 'guest'"
+		return serverError(amqp.AccessRefused, format, route.RoutingKey, route.Exchange)
 	}
 	if b.limit != nil && len(content.Body) > b.limit.size {
 		return serverError(amqp.PreconditionFailed, "%s", b.limit.reply)
