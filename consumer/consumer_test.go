@@ -446,7 +446,7 @@ func TestARefusedCopyIsPublishedAgain(t *testing.T) {
 				synctest.Wait()
 				test.begin(b)
 				b.send(t, "a")
-				pass(time.Hour)
+				pass(10 * time.Minute)
 				equal(t, "ready", name == "publishers are blocked", b.consumer.Health().Ready)
 				if open := b.Channels(); open > 3 {
 					t.Errorf("%d channels are open", open)
