@@ -79,3 +79,28 @@ func TestAFailureDuringADrainUsesAnAttempt(t *testing.T) {
 		equal(t, "counted deliveries", any(int64(1)), left[0].Headers["x-delivery-count"])
 	})
 }
+
+// Quorum queues lose acks if more than 32 follow the cancel and the channel is closed right after them.
+func TestADrainCancelsEarlyOnlyIfFewAcksFollow(t *testing.T) {
+	t.Parallel()
+	for prefetch, waiting := range map[int]int{32: 1, 33: 0} {
+		t.Run(fmt.Sprintf("a prefetch of %d", prefetch), func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				b := run(t, contract.Default("orders"), func(context.Context, *consumer.Message[string]) error {
+					time.Sleep(5 * time.Second)
+					return nil
+				}, consumer.WithPrefetch(prefetch))
+				b.send(t, "a")
+				pass(time.Second)
+				b.stop()
+				pass(2 * time.Second)
+				b.send(t, "b")
+				synctest.Wait()
+				equal(t, "waiting while the handler runs", waiting, len(b.Messages("orders")))
+				equal(t, "Run", nil, <-b.ended)
+				equal(t, "left in the queue", 1, len(b.Messages("orders")))
+			})
+		})
+	}
+}
