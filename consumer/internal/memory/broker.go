@@ -25,7 +25,7 @@ type Broker struct {
 	unblocked    chan struct{} // closed when the broker unblocks publishers
 	dials        int
 	refusing     map[string]bool         // queues that refuse messages
-	keepRefusing bool                    // by channel
+	keepRefusing bool                    // whether a channel keeps refusing messages for a queue that has refused one
 	exchanges    map[string]bool         // existing exchanges by name
 	forbidden    map[string]bool         // exchanges to which the user may not write
 	topics       map[contract.Route]bool // routing keys with which the user may not publish to an exchange
