@@ -1,13 +1,20 @@
 package consumerqueue
 
 import (
+	"context"
 	"testing"
+	"time"
 
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 
 	"github.com/warren-mq/warren/api/v1alpha1"
+	"github.com/warren-mq/warren/internal/controller/brokers"
 	"github.com/warren-mq/warren/internal/controller/conditions"
 	"github.com/warren-mq/warren/internal/controller/controllertest"
+	"github.com/warren-mq/warren/internal/ownership"
+	"github.com/warren-mq/warren/internal/rabbit"
+	"github.com/warren-mq/warren/internal/rabbit/brokererr"
 	"github.com/warren-mq/warren/internal/rabbit/snapshot"
 	"github.com/warren-mq/warren/internal/topology"
 	"github.com/warren-mq/warren/internal/topology/topologytest"
@@ -78,6 +85,38 @@ func TestSharesQueueWithAConnectionThatIsNotOpen(t *testing.T) {
 			topologytest.Equal(t, "shares", test.shares, shares)
 		})
 	}
+}
+
+// A Redrive waits until Warren knows who shares the queue. Otherwise it would take messages of other ConsumerQueues.
+func TestWarrenDoesNotKnowWhetherAQueueIsShared(t *testing.T) {
+	t.Parallel()
+	connection := client.ObjectKey{Namespace: "shop", Name: "default"}
+	for name, change := range map[string]func(w *world){
+		"the index lacks the ConsumerQueue": func(w *world) { w.reconciler.index = ownership.NewIndex() },
+		"the connection is not open":        func(w *world) { w.reconciler.pool.Close(connection) },
+		"the broker does not show where the connection of another namespace leads": func(w *world) {
+			other := client.ObjectKey{Namespace: "bank", Name: "default"}
+			_, err := w.reconciler.pool.Ensure(other, time.Time{}, rabbit.Config{Owner: "bank"})
+			topologytest.Equal(w.t, "error", nil, err)
+			w.reconciler.pool.Get(connection).Probe = unreachableAPI{w.broker}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t, controllertest.ConsumerQueue(t, withGrave))
+			w.reconciler.index.Update(w.get())
+			change(w)
+			_, known := w.reconciler.SharesQueue(t.Context(), w.get(), "grave", topologytest.V43)
+			topologytest.Equal(t, "known", false, known)
+		})
+	}
+}
+
+// unreachableAPI is a connection whose management API does not answer.
+type unreachableAPI struct{ brokers.Probe }
+
+func (unreachableAPI) LeadsTo(context.Context, rabbit.Health) (bool, error) {
+	return false, brokererr.ErrUnreachable
 }
 
 func TestSharedWithoutConsent(t *testing.T) {

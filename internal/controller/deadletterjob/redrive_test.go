@@ -92,6 +92,7 @@ func TestWhyARedriveMovesNothing(t *testing.T) {
 	}
 	for name, test := range map[string]struct {
 		cq      func(*v1alpha1.ConsumerQueue)
+		world   func(*redriveWorld)
 		broker  func(*brokerstest.Broker)
 		redrive func(*v1alpha1.Redrive)
 		spec    string
@@ -122,6 +123,10 @@ func TestWhyARedriveMovesNothing(t *testing.T) {
 		"the dead-letter queue was deleted a moment ago": {
 			broker: func(b *brokerstest.Broker) { b.Change(func(s *snapshot.Snapshot) { s.DropQueue("orders.dlq") }) },
 			want:   "Ready=Unknown SourceMissing Reconciling=True SourceMissing ",
+		},
+		"Warren does not know whether other ConsumerQueues share the dead-letter queue": {
+			world: func(w *redriveWorld) { w.sharingUnknown = true },
+			want:  "Ready=Unknown ConsumerQueueNotReady Reconciling=True ConsumerQueueNotReady ",
 		},
 		"the dead-letter queue is a stream": {
 			broker: func(b *brokerstest.Broker) {
@@ -234,6 +239,9 @@ func TestWhyARedriveMovesNothing(t *testing.T) {
 			}
 			w := newRedriveWorld(t, cq, spec)
 			w.Broker.SetMessages("orders.dlq", 9)
+			if test.world != nil {
+				test.world(w)
+			}
 			if test.broker != nil {
 				test.broker(w.Broker)
 			}

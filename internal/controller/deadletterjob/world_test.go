@@ -37,6 +37,8 @@ type world struct {
 	kind Kind
 	// shared: another ConsumerQueue shares the dead-letter queue.
 	shared bool
+	// sharingUnknown: Warren cannot determine whether another ConsumerQueue shares the dead-letter queue.
+	sharingUnknown bool
 }
 
 // again is the name of the object that is reconciled.
@@ -103,7 +105,7 @@ func (w *world) Restart() {
 		w.T.Fatal(err)
 	}
 	shared := func(context.Context, *v1alpha1.ConsumerQueue, string, vhost.Version) (bool, bool) {
-		return w.shared, true
+		return w.shared, !w.sharingUnknown
 	}
 	w.Reconciler = &Reconciler{
 		Kind: w.kind, Client: w.API, Recorder: w.Events, Finder: NewFinder(w.API, w.Pool, shared),
