@@ -6,6 +6,7 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
 
@@ -76,6 +77,69 @@ func TestTheNextManagerRecordsAFinishedRedrive(t *testing.T) {
 	}
 	w.Reconcile()
 	topologytest.Equal(t, "finished jobs", 1, len(w.consumerQueue().Status.FinishedJobs))
+}
+
+// finishedWithoutRecord returns a world with a ConsumerQueue and a Redrive that has finished before the manager started.
+func finishedWithoutRecord(t *testing.T, cq *v1alpha1.ConsumerQueue) *redriveWorld {
+	t.Helper()
+	w := newRedriveWorld(t, cq, all)
+	redrive := w.get()
+	redrive.Status.CompletionTime, redrive.Status.ObservedGeneration = new(metav1.Now()), 1
+	if err := w.API.Status().Update(t.Context(), redrive); err != nil {
+		t.Fatal(err)
+	}
+	return w
+}
+
+// A Redrive with the annotation is not recorded in the ConsumerQueue later.
+func TestTheConsumerQueueRecordsAFinishedRedriveBeforeTheAnnotation(t *testing.T) {
+	t.Parallel()
+	w := finishedWithoutRecord(t, controllertest.InSync(t, `{}`))
+	w.Reconciler.Client = refusing{w.API}
+	if _, err := w.Reconciler.Reconcile(t.Context(), ctrl.Request{NamespacedName: again}); err == nil {
+		t.Error("Reconcile hides that the status of the ConsumerQueue cannot be written")
+	}
+	topologytest.Equal(t, "annotations", nil, w.get().Annotations)
+}
+
+// Without an inventory, a first status would make the intents of the ConsumerQueue invalid.
+func TestAConsumerQueueWithoutAStatusRecordsNoRedrive(t *testing.T) {
+	t.Parallel()
+	w := finishedWithoutRecord(t, controllertest.NewConsumerQueue(t, `{}`))
+	before := w.consumerQueue().Status
+	w.Reconcile()
+	topologytest.Equal(t, "status", before, w.consumerQueue().Status)
+	topologytest.Equal(t, "annotations", nil, w.get().Annotations)
+}
+
+// The cache may have a finished Redrive while the API server has a new one of the same name.
+func TestANewRedriveDoesNotGetTheAnnotationOfADeletedOne(t *testing.T) {
+	t.Parallel()
+	w := finishedWithoutRecord(t, controllertest.InSync(t, `{}`))
+	w.Reconciler.Client = stale[*v1alpha1.Redrive]{w.API, w.get()}
+	if err := w.API.Delete(t.Context(), w.get()); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.API.Create(t.Context(), redriveOf("again", 2, nil)); err != nil {
+		t.Fatal(err)
+	}
+	w.Reconcile()
+	topologytest.Equal(t, "annotations", nil, w.get().Annotations)
+}
+
+// The cache may lack a new value of ttlSecondsAfterFinished.
+func TestARedriveIsNotDeletedAfterAFormerTTL(t *testing.T) {
+	t.Parallel()
+	w := finishedWithoutRecord(t, controllertest.InSync(t, `{}`))
+	redrive := w.reconcile()
+	redrive.Spec.TTLSecondsAfterFinished = new(int32(0))
+	w.Reconciler.Client = stale[*v1alpha1.Redrive]{w.API, redrive.DeepCopy()}
+	redrive.Spec.TTLSecondsAfterFinished = new(int32(3600))
+	if err := w.API.Update(t.Context(), redrive); err != nil {
+		t.Fatal(err)
+	}
+	w.Reconcile()
+	topologytest.Equal(t, "ttlSecondsAfterFinished", 3600, *w.get().Spec.TTLSecondsAfterFinished)
 }
 
 func TestARecreatedRedrive(t *testing.T) {
@@ -193,20 +257,24 @@ func TestARedriveWaitsForTheRecordInTheCache(t *testing.T) {
 	before := w.consumerQueue()
 	w.finish()
 	w.createAgain(redriveOf("again", 1, func(r *v1alpha1.Redrive) { r.Spec.ConsumerQueueRef.Name = "orders" }))
-	w.Reconciler.Client = staleQueues{w.API, before}
+	w.Reconciler.Client = stale[*v1alpha1.ConsumerQueue]{w.API, before}
 	topologytest.Equal(t, "conditions", "", readyOf(w.reconcile()))
 	topologytest.Equal(t, "moves", 0, len(w.Mover.Begun))
 }
 
-// staleQueues is a client whose cache has an old ConsumerQueue.
-type staleQueues struct {
+// stale is a client whose cache has an old object of a type.
+type stale[T interface {
+	client.Object
+	DeepCopyInto(into T)
+}] struct {
 	client.WithWatch
-	old *v1alpha1.ConsumerQueue
+
+	old T
 }
 
-func (s staleQueues) Get(ctx context.Context, key client.ObjectKey, object client.Object, options ...client.GetOption) error {
-	if cq, ok := object.(*v1alpha1.ConsumerQueue); ok {
-		s.old.DeepCopyInto(cq)
+func (s stale[T]) Get(ctx context.Context, key client.ObjectKey, object client.Object, options ...client.GetOption) error {
+	if into, ok := object.(T); ok {
+		s.old.DeepCopyInto(into)
 		return nil
 	}
 	return s.WithWatch.Get(ctx, key, object, options...)
