@@ -566,17 +566,32 @@ func TestASuspendedRedriveEndsIfAnotherTookMessages(t *testing.T) {
 // The cache may not yet show that the other Redrive has taken messages.
 func TestAnInterruptedRedriveWaitsForTheNewestStatusOfAnother(t *testing.T) {
 	t.Parallel()
-	w := newRedriveWorld(t, controllertest.InSync(t, `{}`), all)
-	w.begin()
-	other := redriveOf("other", 2, func(r *v1alpha1.Redrive) { r.Spec.ConsumerQueueRef.Name = "orders" })
-	if err := w.API.Create(t.Context(), other); err != nil {
-		t.Fatal(err)
+	for name, newest := range map[string]func(w *redriveWorld, other *v1alpha1.Redrive){
+		"in the other Redrive": func(w *redriveWorld, other *v1alpha1.Redrive) {
+			other.ResourceVersion = "1000000"
+			w.Reconciler.Tasks.statuses[Redrive].Record(other)
+		},
+		"in a ConsumerQueue that shares the queue": func(w *redriveWorld, _ *v1alpha1.Redrive) {
+			w.shared = true
+			cq := w.consumerQueue()
+			cq.ResourceVersion = "1000000"
+			w.Reconciler.Tasks.records.Record(cq)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newRedriveWorld(t, controllertest.InSync(t, `{}`), all)
+			w.begin()
+			other := redriveOf("other", 2, func(r *v1alpha1.Redrive) { r.Spec.ConsumerQueueRef.Name = "orders" })
+			if err := w.API.Create(t.Context(), other); err != nil {
+				t.Fatal(err)
+			}
+			w.HoldMoves() // the next manager
+			newest(w, other)
+			w.reconcile()
+			topologytest.Equal(t, "moves", 0, len(w.Reconciler.Tasks.begun(Redrive)))
+		})
 	}
-	w.HoldMoves() // the next manager
-	other.ResourceVersion = "1000000"
-	w.Reconciler.Tasks.statuses[Redrive].Record(other)
-	w.reconcile()
-	topologytest.Equal(t, "moves", 0, len(w.Reconciler.Tasks.begun(Redrive)))
 }
 
 // finished lists a Redrive in the status of a ConsumerQueue of its namespace.
