@@ -176,6 +176,13 @@ func TestWhyARedriveMovesNothing(t *testing.T) {
 			broker: func(b *brokerstest.Broker) { b.SetHealth(func(h *rabbit.Health) { h.SyncedAt = time.Time{} }) },
 			want:   "Ready=Unknown ConnectionNotReady Reconciling=True ConnectionNotReady ",
 		},
+		"the connection is that of a deleted BrokerConnection of the same name": {
+			world: func(w *redriveWorld) {
+				key := client.ObjectKey{Namespace: "shop", Name: "default"}
+				w.Pool.Get(key).Probe = brokerstest.New(vhost.RabbitMQ43, "/", "former")
+			},
+			want: "Ready=Unknown ConnectionNotReady Reconciling=True ConnectionNotReady ",
+		},
 		"the connection leads to another cluster than at the beginning": {
 			redrive: began(func(s *v1alpha1.RedriveStatus) { s.Location.ClusterName = "rabbit@other" }),
 			want:    "Ready=False ConnectionChanged Stalled=True ConnectionChanged Failed=True ConnectionChanged ",
