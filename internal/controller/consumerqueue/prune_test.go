@@ -7,6 +7,8 @@ import (
 	"testing"
 	"time"
 
+	. "github.com/onsi/gomega"
+
 	"github.com/warren-mq/warren/api/v1alpha1"
 	"github.com/warren-mq/warren/internal/controller/brokers"
 	"github.com/warren-mq/warren/internal/controller/brokers/brokerstest"
@@ -19,6 +21,7 @@ import (
 	"github.com/warren-mq/warren/internal/topology/plan"
 	"github.com/warren-mq/warren/internal/topology/topologytest"
 	"github.com/warren-mq/warren/internal/vhost"
+	"github.com/warren-mq/warren/test/deadline"
 )
 
 // orphans returns one prunable orphan and one blocked orphan of each kind.
@@ -277,6 +280,24 @@ func TestCheckAgain(t *testing.T) {
 }
 
 func (slow) Observe(vhost.Selection) (vhost.Observed, bool) { return vhost.Observed{}, true }
+
+// Another client begins to dead-letter to a queue after the queue left the spec.
+func TestPruningAsksAgainRightBeforeTheQueueIsDeleted(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, controllertest.NewConsumerQueue(t, `{retry: {delayTiers: [{delay: 30s}]}}`))
+	w.mustReconcile()
+	w.edit(controllertest.ConsumerQueue(t, `{retry: {policy: None}}`).Spec)
+	w.broker.Interfere(func(s *snapshot.Snapshot) {
+		s.PutQueue("other", vhost.Queue{Durable: true, Arguments: vhost.Arguments{
+			vhost.ArgDeadLetterExchange: "", vhost.ArgDeadLetterRoutingKey: "orders.retry.30s",
+		}})
+	})
+	NewWithT(t).Eventually(func() []v1alpha1.Advisory {
+		w.mustReconcile()
+		return w.get().Status.Advisories
+	}).WithTimeout(deadline.For(10 * time.Second)).Should(ContainElement(HaveField("Message", ContainSubstring(`queue "other"`))))
+	topologytest.Equal(t, "queues", []string{"orders.retry.30s"}, w.queueNames("orders.retry.30s"))
+}
 
 // The claim and the declarations may take long. A removal then waits for a newer refresh, because others may use the object by now.
 func TestARemovalAfterLongDeclarationsWaitsForARefresh(t *testing.T) {

@@ -201,15 +201,16 @@ func (b *Broker) RequestRefresh() {
 // RequestCatchUp counts a refresh, as RequestRefresh does.
 func (b *Broker) RequestCatchUp() { b.RequestRefresh() }
 
-// CatchUp sets the time as of which the snapshot is current.
+// CatchUp sets the time as of which the snapshot is current. It shows the change of Interfere.
 func (b *Broker) CatchUp(ctx context.Context) error {
+	b.applyInterference()
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.health.CurrentAt = time.Now()
 	return errors.Join(ctx.Err(), b.health.Err)
 }
 
-// Interfere makes another client change the vhost during the next Apply, or right before the next check of DeleteEmpty.
+// Interfere makes another client change the vhost during the next Apply, or right before the next CatchUp.
 func (b *Broker) Interfere(change func(*snapshot.Snapshot)) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -345,7 +346,6 @@ func (b *Broker) DeleteEmpty(ctx context.Context, cluster string, queues []strin
 	if err := b.errs.SameCluster(b.Health().Cluster, cluster); err != nil {
 		return err
 	}
-	b.applyInterference()
 	if stillDeletable != nil {
 		if err := stillDeletable(ctx); err != nil {
 			return err
