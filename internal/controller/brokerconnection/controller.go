@@ -83,11 +83,15 @@ func Setup(mgr ctrl.Manager, connections *brokers.Pool) (metrics.Source, error) 
 		Watches(&v1alpha1.ConsumerQueue{}, r.countHandler()).
 		WatchesRawSource(source.Channel(r.pool.BrokerConnectionEvents,
 			&handler.TypedEnqueueRequestForObject[*v1alpha1.BrokerConnection]{})).
-		WithOptions(controller.Options{
-			MaxConcurrentReconciles: workers, ReconciliationTimeout: trigger.ReconciliationTimeout,
-			NewQueue: fairqueue.NewFor(fairqueue.Limits{Namespace: workers / 2, Background: workers / 2}),
-		}).
+		WithOptions(options()).
 		Complete(r)
+}
+
+func options() controller.Options {
+	return controller.Options{
+		MaxConcurrentReconciles: workers, ReconciliationTimeout: trigger.ReconciliationTimeout,
+		NewQueue: fairqueue.NewFor(fairqueue.Limits{Namespace: workers / 2, Background: workers / 2}),
+	}
 }
 
 // countHandler enqueues a BrokerConnection when ConsumerQueues are created or deleted: immediately for the first ConsumerQueue, which waits

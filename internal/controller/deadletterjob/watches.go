@@ -60,11 +60,15 @@ func Setup(mgr ctrl.Manager, kind Kind, tasks *Tasks, finder *Finder) (*Reconcil
 		Watches(&v1alpha1.BrokerConnection{}, handler.EnqueueRequestsFromMapFunc(r.ofConnection),
 			builder.WithPredicates(usabilityChanged())).
 		WatchesRawSource(source.TypedChannel(enqueued, enqueue)).
-		WithOptions(controller.Options{
-			MaxConcurrentReconciles: workers, ReconciliationTimeout: trigger.ReconciliationTimeout,
-			NewQueue: fairqueue.NewFor(fairqueue.Limits{Namespace: workers / 2, Background: workers / 2}),
-		}).
+		WithOptions(options()).
 		Complete(r)
+}
+
+func options() controller.Options {
+	return controller.Options{
+		MaxConcurrentReconciles: workers, ReconciliationTimeout: trigger.ReconciliationTimeout,
+		NewQueue: fairqueue.NewFor(fairqueue.Limits{Namespace: workers / 2, Background: workers / 2}),
+	}
 }
 
 // affectsJobs passes events that change whether messages of a ConsumerQueue can be taken.
