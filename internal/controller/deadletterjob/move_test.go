@@ -31,7 +31,7 @@ func TestAMoveBeginsAnewWhenItsRulesChange(t *testing.T) {
 					})
 				})
 			},
-			follows: func(config mover.Config) bool { return config.Limited },
+			follows: func(config mover.Config) bool { return config.DeliveryLimited },
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -39,7 +39,7 @@ func TestARedriveThatWouldReturnMessagesToAQueueWithADeliveryLimit(t *testing.T)
 func TestARedriveOfAQueueWithADeliveryLimitIsNotRetried(t *testing.T) {
 	t.Parallel()
 	w := newRedriveWorld(t, controllertest.InSync(t, withDeliveryLimit), all)
-	topologytest.Equal(t, "the move knows the limit", true, w.begin().Limited)
+	topologytest.Equal(t, "the move knows the limit", true, w.begin().DeliveryLimited)
 	w.Mover.End <- brokererr.ErrAccessRefused
 	topologytest.Equal(t, "enqueued", again, <-w.Enqueued)
 	result, err := w.Reconciler.Reconcile(t.Context(), ctrl.Request{NamespacedName: again})
