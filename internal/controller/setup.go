@@ -37,7 +37,7 @@ func Setup(ctx context.Context, mgr ctrl.Manager, options Options) (*deadletterj
 		return nil, nil, err
 	}
 	limits := management.NewLimits(options.MaxManagementResponse)
-	connect := brokers.ConnectWithin(limits, options.MessageCountsInterval).While(options.HoldsLease)
+	connect := brokers.ConnectWithin(limits, options.MessageCountsInterval, options.HoldsLease)
 	connections := brokers.NewPool(mgr.GetClient(), mgr.GetLogger().WithName("connections"), connect)
 	if err := mgr.Add(connections); err != nil {
 		return nil, nil, fmt.Errorf("add connections: %w", err)

@@ -116,7 +116,7 @@ func TestReconcileNormal(t *testing.T) {
 				secret.Namespace, secret.Name = "shop", "broker"
 				topologytest.Equal(t, "error", nil, c.Create(t.Context(), secret))
 			}
-			connections := brokers.NewPool(c, logr.Discard(), brokers.ConnectWithin(management.NewLimits(0), 0))
+			connections := brokers.NewPool(c, logr.Discard(), brokers.ConnectWithin(management.NewLimits(0), 0, nil))
 			stopped, stop := context.WithCancel(t.Context())
 			stop()
 			topologytest.Equal(t, "error", nil, connections.Start(stopped)) // no controller receives its notices

@@ -40,7 +40,7 @@ func TestGraceRemaining(t *testing.T) {
 
 func newTestReconciler(c client.WithWatch, now clock.PassiveClock) *Reconciler {
 	return &Reconciler{
-		client: c, live: c, recorder: &controllertest.EventLog{}, pool: brokers.NewPool(c, logr.Discard(), brokers.ConnectWithin(management.NewLimits(0), 0)),
+		client: c, live: c, recorder: &controllertest.EventLog{}, pool: brokers.NewPool(c, logr.Discard(), brokers.ConnectWithin(management.NewLimits(0), 0, nil)),
 		deletions: newDeletionClock(), unneeded: retrybudget.NewFirstSeen(now), suspendedClean: retrybudget.NewFirstSeen(now),
 	}
 }

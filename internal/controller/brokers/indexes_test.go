@@ -42,7 +42,7 @@ func TestANoticeEnqueuesOnlyTheConsumerQueuesThatNameAnObject(t *testing.T) {
 	}
 	pool := NewPool(controllertest.Client(t, []controllertest.AddIndexes{AddIndexes},
 		controllertest.Named(t, "shop", "orders", `{}`), controllertest.Named(t, "shop", neighbour, `{}`),
-	), logr.Discard(), ConnectWithin(management.NewLimits(0), 0))
+	), logr.Discard(), ConnectWithin(management.NewLimits(0), 0, nil))
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)

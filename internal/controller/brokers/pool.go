@@ -53,11 +53,13 @@ type QueuedResource struct {
 type Connect func(config rabbit.Config, logger logr.Logger, notify func(snapshot.Notice)) (*Broker, error)
 
 // ConnectWithin returns a Connect for RabbitMQ. All connections share the limits, and connections that see the same vhost with
-// the same rights share their snapshot. The messages of each vhost are counted at most once per interval; never if it is zero.
-func ConnectWithin(limits *management.Limits, countsInterval time.Duration) Connect {
+// the same rights share their snapshot. The messages of each vhost are counted at most once per interval; never if it is zero. Connections
+// delete nothing and change no fence unless the process holds its lease; nil means that it always does.
+func ConnectWithin(limits *management.Limits, countsInterval time.Duration, holdsLease func() bool) Connect {
 	observations := rabbit.NewObservations()
 	return func(config rabbit.Config, logger logr.Logger, notify func(snapshot.Notice)) (*Broker, error) {
 		config.Limits, config.Observations, config.MessageCountsInterval = limits, observations, countsInterval
+		config.HoldsLease = holdsLease
 		opened, err := rabbit.Open(config, logger, notify)
 		if err != nil {
 			return nil, err
@@ -67,14 +69,6 @@ func ConnectWithin(limits *management.Limits, countsInterval time.Duration) Conn
 			Recreator:       func(cluster string) Recreator { return opened.Recreator(cluster) },
 			LostRecreations: func(cluster string) LostRecreations { return opened.Recreator(cluster) },
 		}, nil
-	}
-}
-
-// While returns a Connect whose connections delete nothing and change no fence unless the process holds its lease.
-func (c Connect) While(holdsLease func() bool) Connect {
-	return func(config rabbit.Config, logger logr.Logger, notify func(snapshot.Notice)) (*Broker, error) {
-		config.HoldsLease = holdsLease
-		return c(config, logger, notify)
 	}
 }
 

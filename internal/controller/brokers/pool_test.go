@@ -50,7 +50,7 @@ func TestHandleNotice(t *testing.T) {
 				controllertest.Named(t, "shop", "returns", `{retry: {returnTo: {exchange: back}}}`),
 				controllertest.Named(t, "shop", "other", `{connectionRef: {name: other}, queue: {name: orders}, bindings: [{exchange: {name: events}}]}`),
 				controllertest.Named(t, "elsewhere", "orders", `{bindings: [{exchange: {name: events}}]}`),
-			), logr.Discard(), ConnectWithin(management.NewLimits(0), 0))
+			), logr.Discard(), ConnectWithin(management.NewLimits(0), 0, nil))
 			priority := trigger.Noticed
 			if test.notice.Health {
 				priority = trigger.Resync
@@ -115,7 +115,7 @@ func TestHealthOfANewConnection(t *testing.T) {
 // handleNotice does not block when the manager stops and no controller receives.
 func TestNoticeWhileStopping(t *testing.T) {
 	t.Parallel()
-	connections := NewPool(controllertest.Client(t, []controllertest.AddIndexes{AddIndexes}, controllertest.Named(t, "shop", "orders", `{}`)), logr.Discard(), ConnectWithin(management.NewLimits(0), 0))
+	connections := NewPool(controllertest.Client(t, []controllertest.AddIndexes{AddIndexes}, controllertest.Named(t, "shop", "orders", `{}`)), logr.Discard(), ConnectWithin(management.NewLimits(0), 0, nil))
 	stopped, cancel := context.WithCancel(t.Context())
 	cancel()
 	topologytest.Equal(t, "error", nil, connections.Start(stopped))
@@ -124,14 +124,14 @@ func TestNoticeWhileStopping(t *testing.T) {
 
 func TestNoticeWithoutAnAPIServer(t *testing.T) {
 	t.Parallel()
-	connections := NewPool(controllertest.BrokenClient(t), logr.Discard(), ConnectWithin(management.NewLimits(0), 0))
+	connections := NewPool(controllertest.BrokenClient(t), logr.Discard(), ConnectWithin(management.NewLimits(0), 0, nil))
 	connections.handleNotice(types.NamespacedName{Namespace: "shop", Name: "default"}, snapshot.Notice{Queues: []string{"orders"}})
 }
 
 func TestConnections(t *testing.T) {
 	t.Parallel()
 	key := types.NamespacedName{Namespace: "shop", Name: "default"}
-	connections := NewPool(controllertest.Client(t, []controllertest.AddIndexes{AddIndexes}), logr.Discard(), ConnectWithin(management.NewLimits(0), 0))
+	connections := NewPool(controllertest.Client(t, []controllertest.AddIndexes{AddIndexes}), logr.Discard(), ConnectWithin(management.NewLimits(0), 0, nil))
 	connections.stop() // no controller receives the notices
 	config := rabbit.Config{
 		// Nothing listens at port 1.
@@ -187,7 +187,7 @@ func TestQueuesThatAConnectionRecreates(t *testing.T) {
 	connections := NewPool(controllertest.Client(t, []controllertest.AddIndexes{AddIndexes}, elsewhere,
 		recreating("orders", "orders.dlq", v1alpha1.RecreationSwapping), recreating("invoices", "invoices", v1alpha1.RecreationWaiting),
 		controllertest.Named(t, "shop", "returns", `{}`),
-	), logr.Discard(), ConnectWithin(management.NewLimits(0), 0))
+	), logr.Discard(), ConnectWithin(management.NewLimits(0), 0, nil))
 	for queue, want := range map[string]bool{
 		"orders.dlq": true, "orders": false, "invoices": false, "returns": false, "elsewhere": false,
 	} {
@@ -252,7 +252,7 @@ func TestTheYoungestConnectionIsReconciled(t *testing.T) {
 // An open connection remains for 10 s after its Secret was deleted.
 func TestAConnectionOutlivesItsSecret(t *testing.T) {
 	t.Parallel()
-	connections, key := NewPool(nil, logr.Discard(), ConnectWithin(management.NewLimits(0), 0)), types.NamespacedName{Namespace: "shop", Name: "default"}
+	connections, key := NewPool(nil, logr.Discard(), ConnectWithin(management.NewLimits(0), 0, nil)), types.NamespacedName{Namespace: "shop", Name: "default"}
 	topologytest.Equal(t, "without a connection", 0, connections.GraceLeft(key, time.Hour))
 	connections.open[key] = openConnection{broker: &Broker{}}
 	first := connections.GraceLeft(key, time.Hour)

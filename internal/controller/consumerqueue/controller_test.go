@@ -91,7 +91,7 @@ func TestReconcileConsumerQueue(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			connections := brokers.NewPool(test.client, logr.Discard(), brokers.ConnectWithin(management.NewLimits(0), 0))
+			connections := brokers.NewPool(test.client, logr.Discard(), brokers.ConnectWithin(management.NewLimits(0), 0, nil))
 			r := &Reconciler{
 				client: test.client, pool: connections, recorder: &controllertest.EventLog{},
 				unfinished: retrybudget.NewFailures(), recreations: newRecreationTasks(t.Context(), connections.Enqueue),

@@ -40,7 +40,7 @@ func newDeleteScope(t *testing.T, cq *v1alpha1.ConsumerQueue, others ...client.O
 	if err := c.Get(t.Context(), client.ObjectKeyFromObject(cq), cq); err != nil {
 		t.Fatal(err)
 	}
-	connections := brokers.NewPool(c, logr.Discard(), brokers.ConnectWithin(management.NewLimits(0), 0))
+	connections := brokers.NewPool(c, logr.Discard(), brokers.ConnectWithin(management.NewLimits(0), 0, nil))
 	return &scope{
 		Reconciler: &Reconciler{
 			unfinished: retrybudget.NewFailures(), recreations: newRecreationTasks(t.Context(), func(client.ObjectKey) {}),
