@@ -166,6 +166,16 @@ func (r *recreating) next() (err error) {
 	return err
 }
 
+// nextUntil works on all phases before the given one.
+func (r *recreating) nextUntil(before phase) {
+	r.t.Helper()
+	for r.record.phase != before {
+		if err := r.next(); err != nil {
+			r.t.Fatal(err)
+		}
+	}
+}
+
 // mustBeAsBefore fails unless the vhost is as it was, except the arguments of the queue.
 func (r *recreating) mustBeAsBefore(before brokers.Definitions, swapped bool) {
 	r.t.Helper()
@@ -674,11 +684,7 @@ func TestRecreationGivesBackToAQueueThatIsGone(t *testing.T) {
 		backlog, messages := numbered(3)
 		vh.Send("direct", "orders", messages...)
 		run := recreation(t, vh, nil)
-		for run.record.phase != swapping {
-			if err := run.next(); err != nil {
-				t.Fatal(err)
-			}
-		}
+		run.nextUntil(swapping)
 		vh.DeleteQueue("orders")
 		began, rested := time.Now(), time.Duration(0)
 		run.survives = func(step string) bool {
@@ -852,11 +858,7 @@ func TestRecreationBindsTheQueueWithoutTheHold(t *testing.T) {
 		boundQueue(vh, nil)
 		before := vh.Definitions()
 		run := recreation(t, vh, nil)
-		for run.record.phase != givingBack {
-			if err := run.next(); err != nil {
-				t.Fatal(err)
-			}
-		}
+		run.nextUntil(givingBack)
 		vh.DeleteQueue(run.record.Hold())
 		vh.Bind("topic", "orders", "#", nil)
 		run.run()
