@@ -5,11 +5,14 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	amqp "github.com/rabbitmq/amqp091-go"
 
+	"github.com/warren-mq/warren/internal/rabbit/fence"
 	"github.com/warren-mq/warren/internal/rabbit/recreate"
 	"github.com/warren-mq/warren/internal/rabbit/safedelete"
+	"github.com/warren-mq/warren/internal/topology/topologytest"
 	"github.com/warren-mq/warren/internal/vhost"
 	"github.com/warren-mq/warren/test/brokers"
 	"github.com/warren-mq/warren/test/deadline"
@@ -209,4 +212,47 @@ func TestRecreationOfAQueueWithTypedBindings(t *testing.T) {
 			})
 		})
 	}
+}
+
+// Another client deletes the backlog while the fence is closed. The broker then refuses the copy of a message that came past the bindings,
+// and the message must stay in the queue.
+func TestRecreationKeepsAMessageThatTheBacklogRefuses(t *testing.T) {
+	t.Parallel()
+	vh := brokers.Newest(t).NewVHost(t)
+	boundQueue(vh, nil)
+	before := vh.Definitions()
+	run := recreation(t, vh, nil)
+	run.record.AcceptsPast = true
+	run.nextUntil(swapping)
+	run.survives = func(step string) bool {
+		if step == safedelete.StepFenced {
+			vh.DeleteQueue(run.record.Backlog())
+			vh.Send("", "orders", amqp.Publishing{MessageId: "past"})
+		}
+		return true
+	}
+	if err := run.next(); recreate.ReasonOf(err) != recreate.MessageNotMoved || run.record.DeleteSent {
+		t.Errorf("%v, delete sent: %t", err, run.record.DeleteSent)
+	}
+	run.survives, run.record.phase = nil, givingBack
+	run.run()
+	run.mustBeAsBefore(before, false)
+	mustHold(t, vh, "orders", []string{"past"})
+}
+
+// Another instance begins to recreate the queue while its bindings lead to the hold. The fence must stay closed, because the other
+// instance may be deleting the queue.
+func TestRecreationIsNotGivenBackBehindTheFenceOfAnotherInstance(t *testing.T) {
+	t.Parallel()
+	vh := brokers.Newest(t).NewVHost(t)
+	boundQueue(vh, nil)
+	run := recreation(t, vh, nil)
+	run.nextUntil(emptying)
+	theirs := fence.Name{Owner: "another", Begun: time.Now(), Recreation: true}.String("orders")
+	vh.SetPolicy(theirs, brokers.Policy{
+		Pattern: fence.Pattern([]string{"orders"}), ApplyTo: "queues", Priority: 1000, Definition: fence.Fence{}.Closed(),
+	})
+	run.record.phase = givingBack
+	topologytest.Equal(t, "GiveBack", recreate.SharedVHost, recreate.ReasonOf(run.next()))
+	topologytest.Equal(t, "policies", []string{theirs}, vh.Policies())
 }
