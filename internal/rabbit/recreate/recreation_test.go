@@ -509,10 +509,15 @@ func TestRecreationWithoutHold(t *testing.T) {
 
 // A queue with messages that came past its bindings is not deleted, unless the user accepts that. The messages stay.
 func TestRecreationRefusesMessagesPastBindings(t *testing.T) {
-	cases := map[string]string{ // after which step the message arrives
-		"before the fence": recreate.StepFrozen, "behind the fence": safedelete.StepFenced,
+	past, sentinel := amqp.Publishing{MessageId: "past"}, amqp.Publishing{Type: safedelete.SentinelType, AppId: "warren"}
+	cases := map[string]struct {
+		step     string // after which the messages arrive
+		messages []amqp.Publishing
+	}{
+		"before the fence": {recreate.StepFrozen, []amqp.Publishing{sentinel, past}}, // a sentinel that a crash has left does not count
+		"behind the fence": {safedelete.StepFenced, []amqp.Publishing{past}},
 	}
-	for name, arrival := range cases {
+	for name, test := range cases {
 		t.Run(name, func(t *testing.T) {
 			rabbittest.Each(t, func(t *testing.T, vh *brokers.VHost) {
 				boundQueue(vh, nil)
@@ -521,16 +526,12 @@ func TestRecreationRefusesMessagesPastBindings(t *testing.T) {
 				run := recreation(t, vh, nil)
 				run.record.Tiers = []string{"orders.retry"}
 				run.survives = func(step string) bool {
-					if step == arrival {
-						vh.Send("", "orders", amqp.Publishing{MessageId: "past"})
+					if step == test.step {
+						vh.Send("", "orders", test.messages...)
 					}
 					return true
 				}
-				for run.record.phase != swapping {
-					if err := run.next(); err != nil {
-						t.Fatal(err)
-					}
-				}
+				run.nextUntil(swapping)
 				if err := run.next(); recreate.ReasonOf(err) != recreate.PublishersPastBindings || run.past != 1 || run.record.DeleteSent {
 					t.Errorf("%v, %d past the bindings, delete sent: %v", err, run.past, run.record.DeleteSent)
 				}
