@@ -570,9 +570,15 @@ func TestRecreationHoldsBackTiers(t *testing.T) {
 		stream := streamTo(t, vh, "", "orders.retry", 5*time.Millisecond)
 		run := recreation(t, vh, nil)
 		run.record.Tiers = []string{"orders.retry"}
-		var opened time.Time
+		var declared, opened time.Time
 		run.survives = func(step string) bool {
 			switch step {
+			case recreate.StepHoldDeclared:
+				declared = time.Now()
+			case recreate.StepRecorded:
+				if rested := time.Since(declared); rested < 1500*time.Millisecond {
+					t.Errorf("the hold is bound after %v, and RabbitMQ may not have written its name to disk", rested)
+				}
 			case safedelete.StepOpened:
 				opened = time.Now()
 			case recreate.StepSwapped:
