@@ -657,28 +657,36 @@ func TestRecreationGoesBack(t *testing.T) {
 	}
 }
 
-// A manager crashes while the fence is closed and its sentinels are in the queue, and the next one goes back.
+// A manager crashes while the fence is closed and its sentinels are in the queue, and the next one goes back. If the status was lost and
+// the spec asks for the old arguments again, the old queue looks like the new one.
 func TestRecreationGoesBackFromAClosedFence(t *testing.T) {
-	rabbittest.Each(t, func(t *testing.T, vh *brokers.VHost) {
-		boundQueue(vh, nil)
-		before := vh.Definitions()
-		ids, messages := numbered(3)
-		vh.Send("direct", "orders", messages...)
-		run := recreation(t, vh, nil)
-		run.survives = func(step string) bool { return step != safedelete.StepProven }
-		var err error
-		for err == nil {
-			err = run.next()
-		}
-		if !errors.Is(err, crashpoint.ErrCrashed) || !isFenced(vh) {
-			t.Fatalf("no crash behind a fence: %v", err)
-		}
-		run.restart()
-		run.survives, run.record.phase = nil, givingBack
-		run.run()
-		run.mustBeAsBefore(before, false)
-		mustHold(t, vh, "orders", ids)
-	})
+	for name, lost := range map[string]bool{"the status is known": false, "the status is lost": true} {
+		t.Run(name, func(t *testing.T) {
+			rabbittest.Each(t, func(t *testing.T, vh *brokers.VHost) {
+				boundQueue(vh, nil)
+				before := vh.Definitions()
+				ids, messages := numbered(3)
+				vh.Send("direct", "orders", messages...)
+				run := recreation(t, vh, nil)
+				run.survives = func(step string) bool { return step != safedelete.StepProven }
+				var err error
+				for err == nil {
+					err = run.next()
+				}
+				if !errors.Is(err, crashpoint.ErrCrashed) || !isFenced(vh) {
+					t.Fatalf("no crash behind a fence: %v", err)
+				}
+				run.restart()
+				run.survives, run.record.phase = nil, givingBack
+				if run.record.StatusLost = lost; lost {
+					run.record.Queue.Arguments = rabbittest.Quorum(nil)
+				}
+				run.run()
+				run.mustBeAsBefore(before, false)
+				mustHold(t, vh, "orders", ids)
+			})
+		})
+	}
 }
 
 // Another client deletes the queue before its messages come back, and a manager that does not know yet that it no longer leads
