@@ -1,0 +1,72 @@
+package recreate
+
+import (
+	"context"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	amqp "github.com/rabbitmq/amqp091-go"
+
+	"github.com/warren-mq/warren/internal/rabbit/change"
+	"github.com/warren-mq/warren/internal/topology"
+	"github.com/warren-mq/warren/internal/vhost"
+)
+
+// declaringChanger records the queues that are declared, at a broker that has none.
+type declaringChanger struct {
+	Changer
+
+	arguments map[string]vhost.Arguments // by queue
+}
+
+func (c *declaringChanger) Declare(_ context.Context, _ string, wanted topology.Topology) error {
+	for _, queue := range wanted.Queues {
+		c.arguments[queue.Name] = queue.Arguments
+	}
+	return nil
+}
+
+func (*declaringChanger) Remove(context.Context, string, change.Removal) error { return nil }
+
+func (*declaringChanger) DeclaredQueue(context.Context, string, string) (amqp.Queue, bool, error) {
+	return amqp.Queue{}, false, nil
+}
+
+// A message that cannot be moved is returned each time. With the default limit of RabbitMQ 4.0, the hold would drop it after 20 deliveries.
+func TestTheHoldAndTheBacklogHaveNoDeliveryLimit(t *testing.T) {
+	t.Parallel()
+	rec := of("orders")
+	for version, want := range map[string]vhost.Arguments{
+		"4.3.6":  {vhost.ArgQueueType: vhost.TypeQuorum, vhost.ArgDeliveryLimit: int64(-1)},
+		"3.10.8": {vhost.ArgQueueType: vhost.TypeQuorum}, // which has no limit by default
+	} {
+		t.Run(version, func(t *testing.T) {
+			t.Parallel()
+			changer := &declaringChanger{arguments: map[string]vhost.Arguments{}}
+			if err := New(Settings{}, versioned{version: version}, changer, nil, busyAPI{}).declareHoldAndBacklog(t.Context(), rec); err != nil {
+				t.Fatal(err)
+			}
+			if difference := cmp.Diff(map[string]vhost.Arguments{rec.Hold(): want, rec.Backlog(): want}, changer.arguments); difference != "" {
+				t.Error(difference)
+			}
+		})
+	}
+}
+
+// A dead-letter worker whose queue is gone when it starts brings down the workers of its node. The probe is deleted immediately.
+func TestTheProbeHasNoDeadLetterWorker(t *testing.T) {
+	t.Parallel()
+	rec := of("orders")
+	rec.Queue.Arguments = vhost.Arguments{vhost.ArgDeliveryLimit: int64(7), vhost.ArgDeadLetterStrategy: atLeastOnce}
+	changer := &declaringChanger{arguments: map[string]vhost.Arguments{}}
+	if err := New(Settings{}, nil, changer, nil, nil).tryArguments(t.Context(), rec); err != nil {
+		t.Fatal(err)
+	}
+	want := map[string]vhost.Arguments{rec.probe(): {vhost.ArgDeliveryLimit: int64(7)}}
+	if difference := cmp.Diff(want, changer.arguments); difference != "" {
+		t.Error(difference)
+	}
+	if rec.Queue.Arguments[vhost.ArgDeadLetterStrategy] != atLeastOnce {
+		t.Errorf("the queue would be declared with %v", rec.Queue.Arguments)
+	}
+}
