@@ -194,6 +194,19 @@ func TestMessagesThatCouldBeLostAreNotMoved(t *testing.T) {
 	}
 }
 
+// RabbitMQ refuses basic.get for a queue with a single active consumer, so a drain would fail at each attempt.
+func TestAQueueWithASingleActiveConsumerIsNotDrained(t *testing.T) {
+	for name, single := range map[string]bool{"with a single active consumer": true, "with any number of consumers": false} {
+		t.Run(name, func(t *testing.T) {
+			broker := reported{queues: map[string]vhost.Queue{"orders": {Arguments: vhost.Arguments{vhost.ArgSingleActiveConsumer: single}}}}
+			drains, err := New(Settings{}, broker, nil, nil, listed{}).mayDrain(t.Context(), of("orders"))
+			if err != nil || drains == single {
+				t.Errorf("drains: %t: %v", drains, err)
+			}
+		})
+	}
+}
+
 // reported is the state of a broker.
 type reported struct {
 	versioned
@@ -201,12 +214,14 @@ type reported struct {
 	mayNotWrite, isTaken bool
 	shared               error
 	policies             []vhost.Policy
+	nodes                []management.Node
+	queues               map[string]vhost.Queue
 }
 
 func (o reported) MayWritePolicies() bool              { return !o.mayNotWrite }
 func (o reported) IsTaken(string) bool                 { return o.isTaken }
 func (o reported) CheckUnshared(context.Context) error { return o.shared }
-func (o reported) View(show func(*snapshot.Snapshot))  { show(&snapshot.Snapshot{}) }
+func (o reported) View(show func(*snapshot.Snapshot))  { show(&snapshot.Snapshot{Queues: o.queues}) }
 
 // listed is a queue as the management API lists it.
 type listed struct {
@@ -214,7 +229,10 @@ type listed struct {
 
 	queue    management.QueueInfo
 	policies []vhost.Policy
+	nodes    []management.Node
 }
+
+func (l listed) Nodes(context.Context, string) ([]management.Node, error) { return l.nodes, nil }
 
 func (l listed) Policies(context.Context) ([]vhost.Policy, error) { return l.policies, nil }
 
@@ -235,6 +253,7 @@ func TestStatesInWhichNoQueueIsRecreated(t *testing.T) {
 	short := vhost.Policy{
 		Name: "p", Pattern: vhost.ReadPattern("^orders$"), ApplyTo: "queues", Definition: vhost.Arguments{vhost.KeyMaxLength: int64(0)},
 	}
+	alarmed := []management.Node{{Name: "a", DiskAlarm: true}}
 	small := short
 	small.Definition = vhost.Arguments{vhost.KeyMaxLengthBytes: int64(5000)}
 	cases := map[string]struct {
@@ -253,6 +272,7 @@ func TestStatesInWhichNoQueueIsRecreated(t *testing.T) {
 		"another instance uses the vhost":                   {reported{shared: brokererr.ErrShared}, running, SharedVHost},
 		"the queue has no leader":                           {reported{}, with(func(q *management.QueueInfo) { q.Leader = "" }), QueueUnavailable},
 		"the queue has no majority":                         {reported{}, with(func(q *management.QueueInfo) { q.State = "minority" }), QueueUnavailable},
+		"a node has an alarm":                               {reported{nodes: alarmed}, running, QueueUnavailable},
 		"the queue is classic":                              {reported{}, with(func(q *management.QueueInfo) { q.Type = "classic" }), UnsupportedQueue},
 		"RabbitMQ 3.10 drops messages that are given back": {
 			reported{versioned: versioned{version: "3.10.8"}},
@@ -261,7 +281,8 @@ func TestStatesInWhichNoQueueIsRecreated(t *testing.T) {
 	}
 	for name, test := range cases {
 		t.Run(name, func(t *testing.T) {
-			err := New(Settings{Username: "warren"}, test.broker, nil, nil, listed{queue: test.queue, policies: test.broker.policies}).Check(t.Context(), of("orders"))
+			api := listed{queue: test.queue, policies: test.broker.policies, nodes: test.broker.nodes}
+			err := New(Settings{Username: "warren"}, test.broker, nil, nil, api).Check(t.Context(), of("orders"))
 			if ReasonOf(err) != test.reason {
 				t.Errorf("%q: %v", ReasonOf(err), err)
 			}
