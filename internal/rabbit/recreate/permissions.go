@@ -3,6 +3,7 @@ package recreate
 import (
 	"context"
 	"errors"
+	"slices"
 
 	"github.com/warren-mq/warren/internal/rabbit/brokererr"
 	"github.com/warren-mq/warren/internal/rabbit/change"
@@ -44,8 +45,9 @@ func (r *Recreator) lacks(permission string) error {
 		"configure, write and read all of them", r.Username, permission, ownNames)
 }
 
-// endWithoutRights returns nil if a recreation whose user lacks a permission can end: it has no hold and no backlog, usually because it
-// could not declare them. The management API shows that without permissions on their names. Otherwise it returns the given refusal.
+// endWithoutRights returns nil if a recreation whose user lacks a permission can end: it has no hold, no backlog and no exchange that
+// leads to the queue, usually because it could not declare them. The management API shows that without permissions on their names.
+// Otherwise it returns the given refusal.
 func (r *Recreator) endWithoutRights(ctx context.Context, rec Recreation, refusal error) error {
 	for _, queue := range []string{rec.Hold(), rec.Backlog()} {
 		info, err := r.api.QueueInfo(ctx, queue, management.WithoutStatistics)
@@ -55,6 +57,13 @@ func (r *Recreator) endWithoutRights(ctx context.Context, rec Recreation, refusa
 		if info != nil {
 			return refusal
 		}
+	}
+	bindings, err := r.api.BindingsOf(ctx, rec.Queue.Name)
+	if err != nil {
+		return reasoned(err)
+	}
+	if slices.ContainsFunc(bindings, rec.IsOwn) {
+		return refusal
 	}
 	return r.bindIfUnbound(ctx, rec)
 }

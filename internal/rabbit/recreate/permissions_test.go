@@ -1,9 +1,11 @@
 package recreate_test
 
 import (
+	"errors"
 	"testing"
 
 	"github.com/warren-mq/warren/internal/rabbit"
+	"github.com/warren-mq/warren/internal/rabbit/crashpoint"
 	"github.com/warren-mq/warren/internal/rabbit/recreate"
 	"github.com/warren-mq/warren/internal/topology/topologytest"
 	"github.com/warren-mq/warren/test/brokers"
@@ -45,4 +47,48 @@ func TestRecreationGivesBackWithoutRights(t *testing.T) {
 			})
 		})
 	}
+}
+
+// The user loses its rights during the recreation. A recreation that ended would leave its objects behind, and with the hold also messages.
+func TestRecreationEndsOnceRightsComeBack(t *testing.T) {
+	for name, isGivenBack := range map[string]bool{"with a hold": false, "with an exchange to the queue": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			vh := brokers.Newest(t).NewVHost(t)
+			boundQueue(vh, nil)
+			before := vh.Definitions()
+			run := recreation(t, vh, nil)
+			run.config = limitedConfig(t, vh, []string{".*", ".*", ".*"})
+			run.mustCrashAfter(recreate.StepHoldDeclared)
+			ids, messages := numbered(3)
+			vh.Send("", run.record.Hold(), messages...)
+			run.record.phase = givingBack
+			if isGivenBack {
+				run.mustCrashAfter(recreate.StepHoldDeleted)
+			}
+			run.survives = nil
+			user := brokers.User{Username: run.config.Username, Password: run.config.Password}
+			vh.Grant(user, withoutNames[0], withoutNames[1], withoutNames[2])
+			if err := run.next(); recreate.ReasonOf(err) != recreate.MissingPermission {
+				t.Fatal(err)
+			}
+			if !isGivenBack {
+				rabbittest.Holds(t, vh, run.record.Hold(), 3)
+			}
+			vh.Grant(user, ".*", ".*", ".*")
+			run.run()
+			run.mustBeAsBefore(before, false)
+			mustHold(t, vh, "orders", ids)
+		})
+	}
+}
+
+// mustCrashAfter works on a phase, and crashes after a step.
+func (r *recreating) mustCrashAfter(step string) {
+	r.t.Helper()
+	r.survives = func(now string) bool { return now != step }
+	if err := r.next(); !errors.Is(err, crashpoint.ErrCrashed) {
+		r.t.Fatal(err)
+	}
+	r.restart() // RabbitMQ caches permissions for each channel
 }
