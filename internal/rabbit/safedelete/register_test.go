@@ -29,6 +29,23 @@ func TestTheEndOfAConnectionEndsItsDeletions(t *testing.T) {
 	}
 }
 
+// Two deletions of a queue would remove each other's sentinels.
+func TestAQueueIsDeletedByOneCallAtATime(t *testing.T) {
+	t.Parallel()
+	d := newRegister(&Standing{})
+	_, end, _, err := d.begin(t.Context(), []string{"orders", "orders.dlq"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, _, busy, err := d.begin(t.Context(), []string{"bills", "orders.dlq"}); !errors.Is(err, errBusy) || busy != "orders.dlq" {
+		t.Errorf("%q: %v", busy, err)
+	}
+	end()
+	if _, _, busy, err := d.begin(t.Context(), []string{"bills", "orders.dlq"}); err != nil {
+		t.Errorf("%q: %v", busy, err)
+	}
+}
+
 // Deletions that take too long leave fewer places to other deletions, but never none. Deletions that end well return the places.
 func TestFewerDeletionsAtATimeWhereTheBrokerIsSlow(t *testing.T) {
 	t.Parallel()

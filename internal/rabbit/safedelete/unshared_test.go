@@ -36,6 +36,7 @@ func TestNothingIsDeletedBesideAnotherInstance(t *testing.T) {
 		cluster := connection.Health().Cluster.Key()
 		removal := rabbit.Removal{Queues: []string{"q"}}
 		rabbittest.MustBe(t, connection.Remove(t.Context(), cluster, removal), brokererr.ErrShared, "another instance of Warren works on vhost", "theirs")
+		rabbittest.MustBe(t, connection.DeleteEmpty(t.Context(), cluster, []string{"q"}, nil), brokererr.ErrShared)
 		if queues := vhost.Definitions().Queues; len(queues) != 1 {
 			t.Errorf("%+v", queues)
 		}
