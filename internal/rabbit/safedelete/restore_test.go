@@ -86,3 +86,48 @@ func TestADeletionThatIsNotAnswered(t *testing.T) {
 		})
 	}
 }
+
+// A client subscribes while Warren takes the first sentinel out of the queue. The client leaves when Warren has counted it, so that Warren
+// can take both sentinels out immediately.
+func TestAConsumerThatSubscribesBeforeTheDeletion(t *testing.T) {
+	t.Parallel()
+	vh := brokers.Newest(t).NewVHost(t)
+	vh.DeclareQueue("orders", rabbittest.Quorum(nil))
+	client, err := vh.Connect("client")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = client.Close() })
+	var settled, subscribed atomic.Bool
+	proxy := netfault.NewFrameProxy(t, vh.Broker.AMQPURI, func(frame netfault.Frame) netfault.Verdict {
+		switch {
+		case frame.Method == amqpmethod.BasicGetOK && settled.Load() && subscribed.CompareAndSwap(false, true):
+			channel, err := client.Channel()
+			if err == nil {
+				_, err = channel.Consume("orders", "", false, false, false, false, nil)
+			}
+			if err != nil {
+				t.Error(err)
+			}
+		case frame.Method == amqpmethod.QueueDeclareOK && subscribed.Load():
+			_ = client.Close()
+		}
+		return netfault.Pass
+	})
+	config := rabbittest.ConfigOf(vh)
+	config.AMQPURI = proxy.URI
+	connection := rabbittest.Connected(t, config, nil)
+	connection.Deleter.Crash = func(step string) bool {
+		settled.Store(step == safedelete.StepSettled)
+		return true
+	}
+	err = untilProved(brokererr.ErrUnproven, func() error {
+		if subscribed.Load() {
+			return brokererr.ErrNotEmpty
+		}
+		return connection.DeleteEmpty(t.Context(), connection.Health().Cluster.Key(), []string{"orders"}, nil)
+	})
+	rabbittest.MustBe(t, err, brokererr.ErrNotEmpty, `queue "orders" has 1 consumer`)
+	rabbittest.Holds(t, vh, "orders", 0)
+	mustBeClean(t, vh)
+}
