@@ -141,3 +141,40 @@ func (b *realBroker) CheckUnshared(context.Context) error { return nil }
 func (b *realBroker) OtherConnections(context.Context) (func(string) bool, error) {
 	return func(string) bool { return false }, nil
 }
+
+// emptyBroker is the cluster "second", which has no queues and no policies.
+type emptyBroker struct {
+	Observer
+	Changer
+	API
+
+	changes []string // of policies
+}
+
+func (*emptyBroker) View(show func(*snapshot.Snapshot)) { show(snapshot.New()) }
+
+func (*emptyBroker) Write(snapshot.Write) {}
+
+func (*emptyBroker) Dial(context.Context, string) (*amqpconn.Conn, error) {
+	return nil, brokererr.ErrUnreachable
+}
+
+func (*emptyBroker) DeclaredQueue(context.Context, string, string) (amqp.Queue, bool, error) {
+	return amqp.Queue{}, false, nil
+}
+
+func (*emptyBroker) Cluster(context.Context) (vhost.Cluster, error) {
+	return vhost.Cluster{Name: "second"}, nil
+}
+
+func (*emptyBroker) Policies(context.Context) ([]vhost.Policy, error) { return nil, nil }
+
+func (b *emptyBroker) PutPolicy(_ context.Context, _, _ string, _ int, definition vhost.Arguments) error {
+	b.changes = append(b.changes, definition.JSON())
+	return nil
+}
+
+func (b *emptyBroker) DeletePolicy(context.Context, string) error {
+	b.changes = append(b.changes, "delete")
+	return nil
+}
