@@ -1,10 +1,14 @@
 package safedelete
 
 import (
+	"errors"
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
+	"github.com/warren-mq/warren/internal/rabbit/brokererr"
+	"github.com/warren-mq/warren/internal/rabbit/fence"
 	"github.com/warren-mq/warren/internal/rabbit/management"
 	"github.com/warren-mq/warren/internal/vhost"
 )
@@ -32,6 +36,50 @@ func TestDeadlineOfABatch(t *testing.T) {
 			}
 			if got := d.deadlineFrom(begun).Sub(begun); got != test.want {
 				t.Errorf("%v, want %v", got, test.want)
+			}
+		})
+	}
+}
+
+// A policy that overrides the fence lets messages in, or makes the queue drop them.
+func TestPoliciesThatOverrideAFence(t *testing.T) {
+	t.Parallel()
+	own := fence.Name{Owner: "mine", Begun: time.Now()}.String("orders")
+	foreign := fence.Name{Owner: "another", Begun: time.Now()}.String("orders")
+	for name, test := range map[string]struct {
+		policy vhost.Policy
+		says   string // none if the policy does not override the fence
+	}{
+		"a lower priority": {vhost.Policy{Name: "p", Priority: 999}, ""},
+		"the same priority": {
+			vhost.Policy{Name: "p", Priority: 1000}, `queue "orders": policy "p" overrides the fence: its priority is 1000`,
+		},
+		"the same priority for another queue": {vhost.Policy{Name: "p", Priority: 1000, Pattern: vhost.ReadPattern("^bills$")}, ""},
+		"an operator policy that drops messages": {
+			vhost.Policy{Name: "p", Operator: true, Definition: vhost.Arguments{vhost.KeyOverflow: "drop-head"}},
+			`queue "orders": operator policy "p" overrides the fence: it sets overflow drop-head`,
+		},
+		"an operator policy that refuses messages": {
+			vhost.Policy{Name: "p", Operator: true, Definition: vhost.Arguments{vhost.KeyOverflow: vhost.OverflowRejectPublish}}, "",
+		},
+		"an operator policy of the same priority": {vhost.Policy{Name: "p", Operator: true, Priority: 1000}, ""},
+		"the fence":                   {vhost.Policy{Name: own, Priority: 1000}, ""},
+		"a fence of another deletion": {vhost.Policy{Name: foreign}, `policy "` + foreign + `" of another deletion still exists`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			policy := test.policy
+			policy.ApplyTo = "queues"
+			if policy.Pattern.String() == "" {
+				policy.Pattern = vhost.ReadPattern("^orders$")
+			}
+			p := preflight{&batch{deleter: &Deleter{}, priority: 1000, fences: []fence.Fence{{Name: own}}}}
+			err := p.checkUnhindered(&group{queues: []string{"orders"}}, []vhost.Policy{policy})
+			switch {
+			case test.says == "" && err != nil:
+				t.Error(err)
+			case test.says != "" && (!errors.Is(err, brokererr.ErrUnproven) || !strings.Contains(err.Error(), test.says)):
+				t.Errorf("%v does not say %q", err, test.says)
 			}
 		})
 	}

@@ -130,6 +130,15 @@ func TestTheGroupsOfABatchAreIndependent(t *testing.T) {
 			},
 			reason: brokererr.ErrNotEmpty, says: `not empty: queue "troubled" has 1 consumer`,
 		},
+		"a policy overrides the fence after the proof": {
+			step: safedelete.StepProven,
+			trouble: func(_ *testing.T, vh *brokers.VHost) {
+				vh.SetPolicy("urgent", brokers.Policy{
+					Pattern: "^troubled$", ApplyTo: "queues", Priority: 5000, Definition: map[string]any{"max-length": 10},
+				})
+			},
+			reason: brokererr.ErrUnproven, says: `queue "troubled": policy "urgent" overrides the fence: its priority is 5000`,
+		},
 		"the queue was declared again": {
 			step: safedelete.StepSettled,
 			trouble: func(_ *testing.T, vh *brokers.VHost) {
