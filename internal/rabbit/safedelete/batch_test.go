@@ -1,11 +1,16 @@
 package safedelete
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"github.com/warren-mq/warren/internal/rabbit/brokererr"
 	"github.com/warren-mq/warren/internal/rabbit/fence"
@@ -83,4 +88,57 @@ func TestPoliciesThatOverrideAFence(t *testing.T) {
 			}
 		})
 	}
+}
+
+// The address leads to another cluster since Warren has last seen the queue or the fence.
+func TestNoFenceIsWrittenToAnotherCluster(t *testing.T) {
+	t.Parallel()
+	first := vhost.Cluster{Name: "first"}.Key()
+	for name, write := range map[string]func(context.Context, *Deleter) error{
+		"by a deletion": func(ctx context.Context, d *Deleter) error {
+			g := &group{ctx: ctx, cluster: first, queues: []string{"orders"}, done: make(chan error, 1)}
+			d.runBatch([]*group{g})
+			return <-g.done
+		},
+		"after a crash": func(ctx context.Context, d *Deleter) error {
+			return recovery{d}.clearLeftover(ctx, first, leftover{policy: vhost.Policy{
+				Name: "fence", Pattern: vhost.ReadPattern(fence.Pattern([]string{"orders"})), Definition: fence.Fence{}.Closed(),
+			}})
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			broker := &emptyBroker{}
+			if err := write(t.Context(), New(Settings{}, broker, broker, broker)); !errors.Is(err, brokererr.ErrOtherCluster) {
+				t.Error(err)
+			}
+			if difference := cmp.Diff([]string{}, broker.changes, cmpopts.EquateEmpty()); difference != "" {
+				t.Error(difference)
+			}
+		})
+	}
+}
+
+// While a batch waits for a slot, a queue can become one that must not be deleted.
+func TestABatchThatWaitedForASlotAsksAgain(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		broker := &emptyBroker{}
+		d := New(Settings{}, broker, broker, broker)
+		for range fenceLimit {
+			d.deletions.slots <- struct{}{}
+		}
+		time.AfterFunc(answerAge+time.Second, func() { <-d.deletions.slots })
+		changed, asked := errors.New("something dead-letters to the queue now"), 0
+		g := &group{ctx: t.Context(), queues: []string{"orders"}, done: make(chan error, 1), stillDeletable: func(context.Context) error {
+			if asked++; asked == 1 {
+				return nil
+			}
+			return changed
+		}}
+		d.runBatch([]*group{g})
+		if err := <-g.done; !errors.Is(err, changed) {
+			t.Errorf("asked %d times: %v", asked, err)
+		}
+	})
 }

@@ -230,7 +230,13 @@ func TestGroupsUnderDifferentPolicies(t *testing.T) {
 }
 
 // queuesBehindFences returns the queues that fences stop from accepting messages.
-func queuesBehindFences(t *testing.T, connection *rabbittest.Connection) (queues []string) {
+func queuesBehindFences(t *testing.T, connection *rabbittest.Connection) []string {
+	t.Helper()
+	return slices.Concat(queuesByFence(t, connection)...)
+}
+
+// queuesByFence returns the queues behind each fence.
+func queuesByFence(t *testing.T, connection *rabbittest.Connection) (queues [][]string) {
 	t.Helper()
 	policies, err := connection.API.Policies(t.Context())
 	if err != nil {
@@ -238,7 +244,7 @@ func queuesBehindFences(t *testing.T, connection *rabbittest.Connection) (queues
 	}
 	for _, policy := range policies {
 		if _, own := fence.ParseName(policy.Name); own {
-			queues = append(queues, fence.QueuesOf(policy.Pattern.String())...)
+			queues = append(queues, fence.QueuesOf(policy.Pattern.String()))
 		}
 	}
 	return queues
@@ -386,7 +392,15 @@ func TestABatchWhosePlanTakesLongIsDivided(t *testing.T) {
 	config := rabbittest.ConfigOf(vh)
 	config.ManagementURI = management.URI
 	connection := rabbittest.Connected(t, config, nil)
-	mustDeleteAll(t, connection, groups)
+	results := deleteTogether(t, connection, groups, func(string) bool {
+		for _, queues := range queuesByFence(t, connection) {
+			if len(queues) > 4 {
+				t.Errorf("one fence stands before %q", queues)
+			}
+		}
+		return true
+	})
+	mustHaveDeleted(t, connection, groups, results)
 	mustBeClean(t, vh)
 }
 
