@@ -1,6 +1,7 @@
 package faults
 
 import (
+	"cmp"
 	"fmt"
 	"os"
 	"slices"
@@ -12,6 +13,8 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/utils/ptr"
 
 	"github.com/warren-mq/warren/api/v1alpha1"
 	"github.com/warren-mq/warren/test/brokers"
@@ -146,13 +149,16 @@ var _ = Describe("A Redrive", Label("redrive"), func() {
 	It("whose broker blocks publishers pauses, continues by itself, and moves no message twice", Extended, Long, func() {
 		private := brokers.NewPrivate(GinkgoTB())
 		r := newRedrive(newStraightWorld(private.Broker))
-		r.takes = time.Duration(mishaps) * 30 * time.Second // a busy machine takes seconds to raise an alarm
+		// A busy machine takes many seconds to raise an alarm. The rate is raised after the last one.
+		r.takes, r.beforeFaultsEnd = time.Duration(mishaps)*time.Minute, redriven/5
 		const memory = "{resource_limit, memory, node()}"
 		r.causeFaults(func() {
 			private.Eval("rabbit_alarm:set_alarm({" + memory + ", []}).")
 			r.EventuallyRedrive("again", Condition("Ready", metav1.ConditionUnknown, v1alpha1.ReasonBlocked))
 			private.Eval("rabbit_alarm:clear_alarm(" + memory + ").")
 		})
+		r.EditRedrive("again", func(spec *v1alpha1.RedriveSpec) { spec.Rate = ptr.To(intstr.FromString(v1alpha1.Unlimited)) })
+		r.rate = 0
 		r.expectMoved(0)
 	})
 
@@ -200,6 +206,8 @@ type redrive struct {
 	limit   int           // maxMessages; none if zero
 	rate    int           // messages per second; unlimited if zero
 	began   time.Time
+	// beforeFaultsEnd is how many messages are moved before the last fault; all but a part if zero.
+	beforeFaultsEnd int
 }
 
 func newRedrive(w *world) *redrive {
@@ -260,9 +268,10 @@ func (r *redrive) selected() int {
 func (r *redrive) causeFaults(mishap func()) {
 	GinkgoHelper()
 	r.begin()
+	all := cmp.Or(r.beforeFaultsEnd, r.selected())
 	for i := range mishaps {
 		Eventually(func() bool {
-			return r.VHost.Ready("orders") >= (i+1)*r.selected()/(mishaps+1) || r.GetRedrive("again").Status.CompletionTime != nil
+			return r.VHost.Ready("orders") >= (i+1)*all/(mishaps+1) || r.GetRedrive("again").Status.CompletionTime != nil
 		}).WithTimeout(deadline.For(2 * time.Minute)).WithPolling(50 * time.Millisecond).Should(BeTrue())
 		mishap()
 	}

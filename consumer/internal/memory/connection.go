@@ -55,7 +55,7 @@ func (c *connection) open(ch *channel) (*channel, error) {
 	return ch, nil
 }
 
-// awaitUnblocked waits until the broker reads from the connection, the connection ends, or the caller gives up.
+// awaitUnblocked waits until the broker reads from the connection, the connection ends, or the caller stops waiting.
 func (c *connection) awaitUnblocked(givenUp <-chan time.Time) {
 	c.broker.mu.Lock()
 	unblocked, waits := c.broker.unblocked, c.broker.blocked && c.publishes

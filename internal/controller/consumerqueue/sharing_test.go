@@ -87,7 +87,7 @@ func TestSharesQueueWithAConnectionThatIsNotOpen(t *testing.T) {
 	}
 }
 
-// A Redrive waits until Warren knows who shares the queue. Otherwise it would take messages of other ConsumerQueues.
+// A Redrive waits until Warren knows which ConsumerQueues share the queue. Otherwise it would take messages of other ConsumerQueues.
 func TestWarrenDoesNotKnowWhetherAQueueIsShared(t *testing.T) {
 	t.Parallel()
 	connection := client.ObjectKey{Namespace: "shop", Name: "default"}

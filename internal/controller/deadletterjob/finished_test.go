@@ -112,7 +112,7 @@ func TestAConsumerQueueWithoutAStatusRecordsNoRedrive(t *testing.T) {
 	topologytest.Equal(t, "annotations", nil, w.get().Annotations)
 }
 
-// The cache may have a finished Redrive while the API server has a new one of the same name.
+// The cache may still return a finished Redrive when the API server already has a new one of the same name.
 func TestANewRedriveDoesNotGetTheAnnotationOfADeletedOne(t *testing.T) {
 	t.Parallel()
 	w := finishedWithoutRecord(t, controllertest.InSync(t, `{}`))
