@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"fmt"
 	"os"
 	"strings"
@@ -63,7 +64,7 @@ func TestPitfallsThatNeedAPrivateBroker(t *testing.T) {
 	passes(t, "library", contract.StrategyPublish, "stops-in-alarm,broker-restart", private)
 	passes(t, string(noFault), contract.StrategyPublish, "stops-in-alarm", private)
 	for _, fault := range []fault{sharesConnection, ignoresBlocked} {
-		fails(t, fault, "stops-in-alarm", 0, private)
+		fails(t, fault, contract.StrategyPublish, "stops-in-alarm", 0, private)
 	}
 }
 
@@ -89,12 +90,16 @@ func passes(t *testing.T, name string, strategy contract.Strategy, pitfalls stri
 func TestFaultsAreFound(t *testing.T) {
 	t.Parallel()
 	for fault, want := range map[fault]struct {
-		pitfall string
-		lost    int // at least
-		quick   bool
+		pitfall  string
+		lost     int // at least
+		quick    bool
+		strategy contract.Strategy // Publish unless set
 	}{
 		acksBefore:             {pitfall: "acks-first", lost: 1, quick: true},
 		acksMultiple:           {pitfall: "acks-others", lost: 1},
+		acksCopiesMultiple:     {pitfall: "acks-others", lost: 1},
+		rejectsMultiple:        {pitfall: "acks-others", strategy: contract.StrategyReject},
+		acksTwice:              {pitfall: "acks-others"},
 		keepsContract:          {pitfall: "old-contract"},
 		forgetsAttempts:        {pitfall: "wrong-attempts"},
 		requeuesFailures:       {pitfall: "no-delay"},
@@ -117,6 +122,7 @@ func TestFaultsAreFound(t *testing.T) {
 		latestChannel:          {pitfall: "stale-acks", lost: 1},
 		noHeartbeats:           {pitfall: "misses-stall"},
 		ignoresCancel:          {pitfall: "misses-cancel"},
+		ignoresChannelClose:    {pitfall: "misses-cancel"},
 		ignoresSignal:          {pitfall: "ignores-sigterm"},
 		closesImmediately:      {pitfall: "drain-repeats"},
 		neverPauses:            {pitfall: "ignores-pause"},
@@ -136,14 +142,15 @@ func TestFaultsAreFound(t *testing.T) {
 			if !want.quick { // one fault shows how the runner finds it
 				deadline.InTestAll(t)
 			}
-			fails(t, fault, want.pitfall, want.lost, nil)
+			fails(t, fault, cmp.Or(want.strategy, contract.StrategyPublish), want.pitfall, want.lost, nil)
 		})
 	}
 }
 
-func fails(t *testing.T, fault fault, pitfalls string, lost int, private *brokers.Private) {
+func fails(t *testing.T, fault fault, strategy contract.Strategy, pitfalls string, lost int, private *brokers.Private) {
 	t.Helper()
-	results, report := conformance(t, string(fault), contract.StrategyPublish, pitfalls, 15*time.Second, private)
+	results, report := conformance(t, string(fault), strategy, pitfalls, 15*time.Second, private)
+	t.Log(report)
 	for _, r := range results {
 		if !r.failed() || r.lost < lost {
 			t.Errorf("%q: %s must fail, and at least %d messages must be lost:\n%s", fault, r.pitfall.name, lost, report)

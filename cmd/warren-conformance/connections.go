@@ -1,6 +1,12 @@
 package main
 
-import "time"
+import (
+	"sync/atomic"
+	"time"
+
+	"github.com/warren-mq/warren/test/amqpmethod"
+	"github.com/warren-mq/warren/test/netfault"
+)
 
 func noReconnect(t *trial) {
 	const cuts = 3
@@ -97,13 +103,36 @@ func missesStall(t *trial) {
 	t.until(timeout, func() bool { return len(t.missing()) == 0 })
 }
 
+// missesCancel deletes the queue, so that the broker cancels the consumer. Then it repeats an acknowledgement of the program, so that
+// the broker closes the channel and not the connection.
 func missesCancel(t *trial) {
+	repeats := atomic.Bool{}
+	t.intercept(func(f netfault.Frame) netfault.Verdict {
+		if !f.FromBroker && f.Method == amqpmethod.BasicAck && repeats.CompareAndSwap(true, false) {
+			return netfault.Repeat
+		}
+		return netfault.Pass
+	})
 	t.start()
 	t.handleOne()
 	t.vhost.DeleteQueue(t.contract.Queue)
 	t.pause(time.Second)
 	t.declare()
 	t.handleOne()
+	if len(t.missing()) > 0 {
+		t.addMistake("the program did not consume again after the broker cancelled its consumer")
+		return
+	}
+	t.provoked = 1
+	repeats.Store(true)
+	t.handleOne()
+	if !t.until(t.limit, func() bool { return t.unknownTags.Load() > 0 }) {
+		t.addMistake("the program did not acknowledge a message that it has handled")
+	}
+	t.handleOne()
+	if len(t.missing()) > 0 {
+		t.addMistake("the program did not consume again after the broker closed its channel")
+	}
 }
 
 func brokerRestart(t *trial) {

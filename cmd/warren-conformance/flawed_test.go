@@ -25,6 +25,9 @@ const (
 	noFault                fault = "none"
 	acksBefore             fault = "acknowledges before it handles the message"
 	acksMultiple           fault = "acknowledges all messages up to the handled one"
+	acksCopiesMultiple     fault = "acknowledges all messages up to the copied one"
+	rejectsMultiple        fault = "rejects all messages up to the failed one"
+	acksTwice              fault = "acknowledges a message twice"
 	keepsContract          fault = "reads its contract once"
 	forgetsAttempts        fault = without + contract.HeaderRetryCount
 	requeuesFailures       fault = "returns failed messages to the queue"
@@ -47,6 +50,7 @@ const (
 	latestChannel          fault = "settles on the newest channel"
 	noHeartbeats           fault = "has no heartbeats"
 	ignoresCancel          fault = "ignores basic.cancel"
+	ignoresChannelClose    fault = "ignores that the broker closed its channel"
 	ignoresSignal          fault = "waits for hanging handlers"
 	closesImmediately      fault = "closes the connection on SIGTERM"
 	neverPauses            fault = "consumes during a pause"
@@ -218,12 +222,13 @@ func (s *session) dispatch(ctx context.Context, deliveries <-chan amqp.Delivery)
 			<-s.slots
 			return context.Cause(s.lost)
 		case delivery, open := <-deliveries:
-			if !open && s.fault == ignoresCancel {
-				<-ctx.Done()
-			}
 			if !open {
 				<-s.slots
-				return errors.New("the broker cancelled the consumer")
+				if closed := s.consumes.IsClosed(); s.fault == ignoresCancel && !closed || s.fault == ignoresChannelClose && closed {
+					deliveries = nil // wait for the end of the connection or of ctx
+					continue
+				}
+				return errors.New("the broker cancelled the consumer or closed the channel")
 			}
 			work := func() {
 				defer func() { <-s.slots }()
@@ -293,7 +298,7 @@ func (s *session) handle(ctx context.Context, d amqp.Delivery) {
 		}
 		accepted, err := s.copies.publish(s.rawProgram, s.copyOf(d, action), s.routeOf(action), s.isMandatory(action))
 		if accepted {
-			s.settle(d, contract.VerbAck)
+			s.settle(d, contract.VerbPublish)
 			return
 		}
 		if err != nil {
@@ -357,12 +362,20 @@ func (s *session) settle(d amqp.Delivery, verb contract.Verb) {
 	switch verb {
 	case contract.VerbAck:
 		_ = channel.Ack(d.DeliveryTag, s.fault == acksMultiple)
+		if s.fault == acksTwice {
+			_ = channel.Ack(d.DeliveryTag, false)
+		}
+	case contract.VerbPublish: // the broker has the copy
+		_ = channel.Ack(d.DeliveryTag, s.fault == acksCopiesMultiple)
 	case contract.VerbReject:
+		if s.fault == rejectsMultiple {
+			_ = channel.Nack(d.DeliveryTag, true, false)
+			return
+		}
 		_ = channel.Reject(d.DeliveryTag, false)
 	case contract.VerbRequeue:
 		_ = channel.Reject(d.DeliveryTag, true)
 	case contract.VerbReturn:
 		_ = channel.Nack(d.DeliveryTag, false, true)
-	case contract.VerbPublish: // settled by an ack
 	}
 }

@@ -129,13 +129,27 @@ func forgedCounts(t *trial) {
 	}
 }
 
+// acksOthers settles messages in each way while the handler of an earlier message runs. It kills the program before that handler has
+// returned. Then it does the same without killing the program, because a message that is rejected too early is not lost, but repeated.
 func acksOthers(t *trial) {
-	t.send("slow:3000")
-	t.sendAll(10, "ok")
+	const successful = 10
+	send := func() string {
+		slow := t.send("slow:3000")
+		t.sendAll(successful, "ok")
+		for range 2 {
+			t.sendFatal("permanent")
+			t.sendMessage("fail:1", t.contract.MaxAttempts < 2, amqp.Publishing{})
+		}
+		return slow
+	}
+	send()
 	t.start()
-	t.until(t.limit, func() bool { return t.journal.successes() >= 10 })
-	t.pause(200 * time.Millisecond) // for the acknowledgements
+	t.until(t.limit, func() bool { return t.journal.started() >= len(t.sent) && t.journal.successes() >= successful })
+	t.pause(500 * time.Millisecond) // for copies and acknowledgements
 	t.restart()
+	slow := send()
+	t.settle()
+	t.expectStarts(slow, 1)
 }
 
 func blocksOnHang(t *trial) {
@@ -151,7 +165,7 @@ func blocksOnHang(t *trial) {
 // restart kills the program and starts it again, so that the broker delivers its unsettled messages again.
 func (t *trial) restart() {
 	t.stop()
-	t.address = t.proxy.Address
+	t.address = t.direct
 	t.start()
 	t.settle()
 }

@@ -36,7 +36,7 @@ var pitfalls = []pitfall{
 	},
 	{
 		name: "acks-others", rules: "1", try: acksOthers,
-		mistake: "acknowledges, with `multiple`, a message whose handler still runs",
+		mistake: "settles, with `multiple`, a message whose handler still runs, or settles a message twice",
 	},
 	{
 		name: "wrong-attempts", try: wrongAttempts,
@@ -128,7 +128,7 @@ var pitfalls = []pitfall{
 	},
 	{
 		name: "misses-cancel", rules: "7", try: missesCancel,
-		mistake: "does not consume again after the broker cancelled its consumer",
+		mistake: "does not consume again after the broker cancelled its consumer or closed only its channel",
 	},
 	{
 		name: "ignores-sigterm", rules: "12", try: ignoresSIGTERM,

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"net/url"
@@ -9,6 +10,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	amqp "github.com/rabbitmq/amqp091-go"
@@ -18,6 +20,7 @@ import (
 	"github.com/warren-mq/warren/consumer/contract"
 	"github.com/warren-mq/warren/internal/topology"
 	"github.com/warren-mq/warren/internal/vhost"
+	"github.com/warren-mq/warren/test/amqpmethod"
 	"github.com/warren-mq/warren/test/brokers"
 	"github.com/warren-mq/warren/test/netfault"
 	"github.com/warren-mq/warren/test/testenv/program"
@@ -54,8 +57,11 @@ type trial struct {
 	contract    contract.Contract
 	desired     topology.Topology
 	proxy       *netfault.Proxy
-	address     string // address of the broker for the program
-	document    string // path of the contract
+	direct      string       // address of a proxy that passes all frames to t.proxy
+	address     string       // address of the broker for the program
+	unknownTags atomic.Int64 // how often the broker closed a channel because of an unknown delivery tag
+	provoked    int64        // how many of them the trial has caused
+	document    string       // path of the contract
 	log         *os.File
 	journal     *journal
 	subject     *subject
@@ -89,7 +95,7 @@ func newTrial(p *program.Program, r *result, settings *settings, broker brokers.
 	t.user = broker.NewUser(p)
 	t.allow()
 	t.proxy = netfault.NewProxy(p, broker.AMQPURI)
-	t.address = t.proxy.Address
+	t.direct = t.intercept(func(netfault.Frame) netfault.Verdict { return netfault.Pass }).Address
 	t.document = filepath.Join(p.TempDir(), "contract.json")
 	t.writeContract()
 	t.check(os.MkdirAll(settings.logs, 0o755))
@@ -154,7 +160,12 @@ func (t *trial) routes() []contract.Route {
 
 // intercept starts a proxy for the next start of the program. decide decides about each frame between the program and t.proxy.
 func (t *trial) intercept(decide func(netfault.Frame) netfault.Verdict) *netfault.FrameProxy {
-	proxy := netfault.NewFrameProxy(t, t.proxy.URI, decide)
+	proxy := netfault.NewFrameProxy(t, t.proxy.URI, func(f netfault.Frame) netfault.Verdict {
+		if f.FromBroker && f.Method == amqpmethod.ChannelClose && bytes.Contains(f.Arguments, []byte("unknown delivery tag")) {
+			t.unknownTags.Add(1)
+		}
+		return decide(f)
+	})
 	t.address = proxy.Address
 	return proxy
 }
@@ -253,6 +264,9 @@ func (t *trial) evaluate() {
 	if t.Context().Err() != nil {
 		t.addMistake("the trial did not finish within %s", trialTimeout)
 		return
+	}
+	if count := t.unknownTags.Load() - t.provoked; count > 0 {
+		t.addMistake("the broker closed %d channels with \"unknown delivery tag\": the program settled a message twice", count)
 	}
 	missing := t.missing()
 	waiting := 0
