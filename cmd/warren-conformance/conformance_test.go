@@ -136,6 +136,20 @@ func TestFaultsAreFound(t *testing.T) {
 		copiesTwice:            {pitfall: "two-channels"},
 		noGuard:                {pitfall: "no-crash-guard"},
 		holdsForever:           {pitfall: "holds-too-long"},
+		blocksConnection:       {pitfall: "blocks-heartbeats"},
+		keepsFourProperties:    {pitfall: "changes-copies"},
+		copiesText:             {pitfall: "changes-copies"},
+		copiesPlainHeaders:     {pitfall: "changes-copies"},
+		copiesDeaths:           {pitfall: "copies-too-much"},
+		keepsOldFailure:        {pitfall: "copies-too-much"},
+		trustsForeignCounts:    {pitfall: "forged-counts"},
+		exitsAtStart:           {pitfall: "hot-reconnect"},
+		connectsWithoutTimeout: {pitfall: "hangs-on-connect"},
+		returnsToOldest:        {pitfall: "loses-returned", lost: 1},
+		acksOnSignal:           {pitfall: "acks-unconfirmed", lost: 1},
+		keepsCopyChannels:      {pitfall: "leaks-channels"},
+		connectsForEachCopy:    {pitfall: "leaks-channels"},
+		polls:                  {pitfall: "second-consumer"},
 	} {
 		t.Run(string(fault), func(t *testing.T) {
 			t.Parallel()

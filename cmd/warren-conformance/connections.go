@@ -37,6 +37,9 @@ func secondConsumer(t *trial) {
 	t.start()
 	t.handleOne()
 	before := t.consumers()
+	if before == 0 {
+		t.addMistake("the program has no consumer, although it has handled a message: it polls the queue with basic.get")
+	}
 	for range 2 {
 		t.proxy.Cut()
 		t.handleOne()
@@ -66,7 +69,13 @@ func (t *trial) consumers() int {
 }
 
 func hotReconnect(t *trial) {
+	t.proxy.Refuse()
 	t.start()
+	if !t.until(t.limit, func() bool { return t.proxy.Accepted() > 2 }) {
+		t.addMistake("the program tried to connect only %d times while the broker was down", t.proxy.Accepted())
+		return
+	}
+	t.proxy.Accept()
 	t.handleOne()
 	t.proxy.Refuse()
 	before := t.proxy.Accepted()
@@ -92,6 +101,22 @@ func staleAcks(t *trial) {
 	t.until(t.limit, func() bool { return t.journal.successes() >= 2*concurrency })
 	t.pause(100 * time.Millisecond) // for the acknowledgements
 	t.restart()
+}
+
+// hangsOnConnect makes the broker silent on the first connection. The program does not learn that the broker ends this connection.
+func hangsOnConnect(t *trial) {
+	const timeout = time.Minute
+	silent := atomic.Bool{}
+	t.intercept(func(f netfault.Frame) netfault.Verdict {
+		if f.Method == amqpmethod.ConnectionStart && silent.CompareAndSwap(false, true) {
+			t.proxy.Stall()
+			return netfault.Drop
+		}
+		return netfault.Pass
+	})
+	t.send("ok")
+	t.start()
+	t.until(timeout, func() bool { return len(t.missing()) == 0 })
 }
 
 func missesStall(t *trial) {

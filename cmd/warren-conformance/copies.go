@@ -3,7 +3,9 @@ package main
 import (
 	"fmt"
 	"maps"
+	"regexp"
 	"slices"
+	"strconv"
 	"sync/atomic"
 	"time"
 
@@ -16,32 +18,44 @@ import (
 )
 
 func changesCopies(t *trial) {
+	const binary = "\xff\x00\xfe\x80" // neither an instruction nor text in UTF-8
 	properties := amqp.Publishing{
-		ContentType: "application/x-job", CorrelationId: "correlation", Type: "job", AppId: "shop",
-		Headers: amqp.Table{"trace": "7", "flag": true, "price": 2.5},
+		ContentType: "application/x-job", ContentEncoding: "utf-8", CorrelationId: "correlation", ReplyTo: "replies", Type: "job",
+		AppId: "shop", Priority: 3, Timestamp: time.Unix(1_700_000_000, 0),
+		Headers: amqp.Table{
+			"trace": "7", "flag": true, "price": 2.5,
+			"nested": amqp.Table{"list": []any{int32(1), "two", amqp.Table{"deep": true}}},
+		},
 	}
 	permanent := t.sendMessage("permanent", true, properties)
 	exhausted := t.sendMessage(never, true, properties)
+	undecodable := t.sendMessage(binary, true, properties)
 	t.start()
 	t.settle()
-	t.expectCopy(permanent, "permanent "+permanent, contract.KindPermanent, 1)
-	t.expectCopy(exhausted, never+" "+exhausted, contract.KindExhausted, t.contract.MaxAttempts)
+	t.expectCopy(permanent, "permanent", properties, contract.KindPermanent, 1)
+	t.expectCopy(exhausted, never, properties, contract.KindExhausted, t.contract.MaxAttempts)
+	t.expectCopy(undecodable, binary, properties, contract.KindUndecodable, 0)
 }
 
 // expectCopy compares a dead letter with the message that was sent.
-func (t *trial) expectCopy(id, body string, kind contract.FailureKind, attempts int) {
+func (t *trial) expectCopy(id, verb string, sent amqp.Publishing, kind contract.FailureKind, attempts int) {
 	if len(t.deadLetters[id]) == 0 {
 		return // evaluate reports it
 	}
 	deadLetter := t.deadLetters[id][0]
 	want := map[string]any{
-		"body": body, "content-type": "application/x-job", "correlation-id": "correlation", "type": "job", "app-id": "shop",
-		"message-id": "message-" + id, "delivery-mode": 2, "header trace": "7", "header flag": true, "header price": 2.5,
+		"body": strconv.Quote(verb + " " + id), "content-type": sent.ContentType, "content-encoding": sent.ContentEncoding,
+		"correlation-id": sent.CorrelationId, "reply-to": sent.ReplyTo, "type": sent.Type, "app-id": sent.AppId, "priority": sent.Priority,
+		"timestamp": sent.Timestamp.Unix(), "message-id": "message-" + id, "delivery-mode": amqp.Persistent,
+	}
+	for name, value := range sent.Headers {
+		want["header "+name] = value
 	}
 	got := map[string]any{
-		"body": string(deadLetter.Body), "content-type": deadLetter.ContentType, "correlation-id": deadLetter.CorrelationId,
-		"type":   deadLetter.Type,
-		"app-id": deadLetter.AppId, "message-id": deadLetter.MessageId, "delivery-mode": int(deadLetter.DeliveryMode),
+		"body": strconv.Quote(string(deadLetter.Body)), "content-type": deadLetter.ContentType,
+		"content-encoding": deadLetter.ContentEncoding, "correlation-id": deadLetter.CorrelationId, "reply-to": deadLetter.ReplyTo,
+		"type": deadLetter.Type, "app-id": deadLetter.AppId, "priority": deadLetter.Priority, "timestamp": deadLetter.Timestamp.Unix(),
+		"message-id": deadLetter.MessageId, "delivery-mode": deadLetter.DeliveryMode,
 	}
 	for name, value := range map[string]any{
 		contract.HeaderRetryCount: attempts, contract.HeaderOriginalExchange: "shop", contract.HeaderOriginalRoutingKey: "placed",
@@ -52,19 +66,23 @@ func (t *trial) expectCopy(id, body string, kind contract.FailureKind, attempts 
 	for name, value := range deadLetter.Headers {
 		got["header "+name] = value
 	}
+	texts := []string{contract.HeaderCopyID, contract.HeaderFailureMessage, contract.HeaderFailureClient} // these are new in each copy
+	for _, name := range append(texts, contract.HeaderFailureTime) {
+		delete(want, "header "+name)
+	}
 	for _, name := range slices.Sorted(maps.Keys(want)) {
 		if fmt.Sprint(got[name]) != fmt.Sprint(want[name]) { // the type of a number depends on the client
 			t.addMistake("dead letter %s: %s is %v instead of %v", id, name, got[name], want[name])
 		}
 	}
-	for _, name := range []string{contract.HeaderCopyID, contract.HeaderFailureMessage, contract.HeaderFailureClient} {
-		if text, _ := deadLetter.Headers[name].(string); text == "" {
-			t.addMistake("dead letter %s: header %s is %v instead of a text", id, name, deadLetter.Headers[name])
+	for _, name := range texts {
+		if text, _ := deadLetter.Headers[name].(string); text == "" || text == sent.Headers[name] {
+			t.addMistake("dead letter %s: header %s is %v instead of a new text", id, name, deadLetter.Headers[name])
 		}
 	}
 	failed, _ := deadLetter.Headers[contract.HeaderFailureTime].(string)
-	if _, err := time.Parse(time.RFC3339, failed); err != nil {
-		t.addMistake("dead letter %s: header %s is %q instead of a time in RFC 3339", id, contract.HeaderFailureTime, failed)
+	if _, err := time.Parse(time.RFC3339, failed); err != nil || failed == sent.Headers[contract.HeaderFailureTime] {
+		t.addMistake("dead letter %s: header %s is %q instead of a new time in RFC 3339", id, contract.HeaderFailureTime, failed)
 	}
 }
 
@@ -80,14 +98,38 @@ func copiesTooMuch(t *trial) {
 	t.sendMessage("permanent", true, amqp.Publishing{Headers: amqp.Table{"CC": []any{audit}}})
 	expiring := t.sendMessage("permanent", true, amqp.Publishing{Expiration: "600000"})
 	t.sendMessage("permanent", true, amqp.Publishing{UserId: t.vhost.Broker.Username})
+	t.sendFatal(never) // the broker adds x-death if the message waits in a tier
+	elsewhere := amqp.Publishing{Timestamp: time.Unix(1_700_000_000, 0), Headers: amqp.Table{
+		contract.HeaderFailureQueue: "other", contract.HeaderFailureKind: "timeout", contract.HeaderFailureMessage: "failed in other",
+		contract.HeaderFailureClient: "other", contract.HeaderFailureTime: "2020-01-02T03:04:05Z", contract.HeaderRetryCount: int64(3),
+	}}
+	failedElsewhere := t.sendMessage("permanent", true, elsewhere)
 	t.start()
 	t.settle()
+	t.expectCopy(failedElsewhere, "permanent", elsewhere, contract.KindPermanent, 1)
+	t.expectNoRouting()
 	if count := len(t.take(audit)); count != 1 {
 		t.addMistake("queue audit, which is named in a CC header, has %d messages instead of 1", count)
 	}
 	for _, deadLetter := range t.deadLetters[expiring] {
 		if left := deadLetter.Expiration; left != "" {
 			t.addMistake("dead letter %s still expires, after %s ms", expiring, left)
+		}
+	}
+}
+
+// notCopied matches the headers that no copy has.
+var notCopied = regexp.MustCompile("^(CC|BCC|x-death|x-(first|last)-death-.*|x-delivery-count|x-acquired-count)$")
+
+// expectNoRouting adds a mistake for each header of a dead letter that routes or counts.
+func (t *trial) expectNoRouting() {
+	for _, id := range slices.Sorted(maps.Keys(t.deadLetters)) {
+		for _, deadLetter := range t.deadLetters[id] {
+			for name := range deadLetter.Headers {
+				if notCopied.MatchString(name) {
+					t.addMistake("dead letter %s has the header %s", id, name)
+				}
+			}
 		}
 	}
 }
@@ -111,6 +153,43 @@ func losesReturned(t *trial) {
 	t.expectNoLoop("while the queue for its copy did not exist", ids...)
 	t.declare()
 	t.settle()
+	if queue != t.contract.DeadLetterQueue {
+		t.returnSome(queue)
+	}
+}
+
+// returnSome makes the broker return some of the copies that the program has published. A program that publishes several copies at the
+// same time must match each return to its copy. The proxy retains the copies until all of them are published, so that the broker returns
+// the later ones before it has confirmed the earlier ones, which it must write to disk.
+func (t *trial) returnSome(queue string) {
+	const together = 2
+	t.stop()
+	t.vhost.DeleteQueue(queue)
+	published := atomic.Int64{}
+	proxy := t.intercept(func(f netfault.Frame) netfault.Verdict {
+		if f.FromBroker || f.Method != amqpmethod.BasicPublish {
+			return netfault.Pass
+		}
+		published.Add(1)
+		return netfault.Hold
+	})
+	accepted := []string{t.sendFatal("permanent"), t.sendFatal("permanent")}
+	t.start()
+	t.until(t.limit, func() bool { return published.Load() > 0 })
+	// A program that publishes its copies one by one must not wait for long.
+	const wait = time.Second
+	t.until(wait, func() bool { return published.Load() >= together })
+	t.sendAll(together, "fail:1")
+	t.until(wait, func() bool { return published.Load() >= 2*together })
+	proxy.Release()
+	t.pause(wait)
+	t.declare()
+	t.settle()
+	for _, id := range accepted {
+		if copies := len(t.deadLetters[id]); copies > 1 {
+			t.addMistake("the program published %d copies of message %s, although the broker returned none of them", copies, id)
+		}
+	}
 }
 
 func losesRefused(t *trial) {
@@ -130,7 +209,20 @@ func losesRefused(t *trial) {
 	t.settle()
 }
 
+// acksUnconfirmed ends the program while a copy waits for its confirm. First it kills the program, then it sends SIGTERM.
 func acksUnconfirmed(t *trial) {
+	t.holdCopy()
+	t.restart()
+	t.stop()
+	t.holdCopy()
+	t.terminate()
+	t.address = t.direct
+	t.start()
+	t.settle()
+}
+
+// holdCopy starts the program with a message that fails. The copy of the message does not reach the broker.
+func (t *trial) holdCopy() {
 	_, send := t.copyTarget()
 	send()
 	published := atomic.Bool{}
@@ -146,7 +238,6 @@ func acksUnconfirmed(t *trial) {
 		t.addMistake("the program published no copy of the failed message")
 	}
 	t.pause(2 * time.Second)
-	t.restart()
 }
 
 // oldContract replaces the delay tiers. The program has a minute to notice, because it reads the contract every 30 s.

@@ -1,9 +1,11 @@
 package main
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -18,13 +20,29 @@ import (
 // copyOf returns the copy of a delivery.
 func (p *rawProgram) copyOf(d amqp.Delivery, action contract.Action) amqp.Publishing {
 	message := amqp.Publishing{
-		Headers: action.Headers, ContentType: d.ContentType, ContentEncoding: d.ContentEncoding, DeliveryMode: amqp.Persistent,
+		Headers: withTables(action.Headers).(amqp.Table), ContentType: d.ContentType, ContentEncoding: d.ContentEncoding, DeliveryMode: amqp.Persistent,
 		Priority: d.Priority, CorrelationId: d.CorrelationId, ReplyTo: d.ReplyTo, MessageId: d.MessageId, Timestamp: d.Timestamp,
 		Type: d.Type, AppId: d.AppId, Body: d.Body,
 	}
 	switch p.fault {
 	case dropsProperties:
 		message = amqp.Publishing{Headers: amqp.Table{contract.HeaderRetryCount: action.Headers[contract.HeaderRetryCount]}, Body: d.Body}
+	case keepsFourProperties:
+		message.ContentEncoding, message.Priority, message.ReplyTo, message.Timestamp = "", 0, "", time.Time{}
+	case copiesText:
+		message.Body = bytes.ToValidUTF8(d.Body, []byte("\uFFFD"))
+	case copiesPlainHeaders:
+		maps.DeleteFunc(message.Headers, func(_ string, value any) bool { _, isTable := value.(amqp.Table); return isTable })
+	case copiesDeaths:
+		if deaths, died := d.Headers["x-death"]; died {
+			message.Headers["x-death"] = deaths
+		}
+	case keepsOldFailure:
+		for name, value := range d.Headers {
+			if strings.HasPrefix(name, "x-failure-") {
+				message.Headers[name] = value
+			}
+		}
 	case copiesAll:
 		message.Expiration, message.UserId = d.Expiration, d.UserId
 		for name, value := range d.Headers {
@@ -59,12 +77,27 @@ type copier struct {
 	channel    *amqp.Channel
 	returned   chan amqp.Return
 	blocked    atomic.Bool // the broker has an alarm
+	flights    []*flight   // of returnsToOldest
 }
+
+// flight is a copy whose confirm has not arrived.
+type flight struct{ returned bool }
 
 // publish publishes a copy and reports whether the broker accepted it. After an error, the next try opens another connection.
 func (c *copier) publish(p *rawProgram, message amqp.Publishing, route contract.Route, mandatory bool) (accepted bool, err error) {
+	if p.fault == returnsToOldest {
+		return c.publishAtOnce(p, message, route)
+	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	switch p.fault {
+	case keepsCopyChannels:
+		c.channel = nil
+	case connectsForEachCopy:
+		if c.channel = nil; c.connection != nil {
+			_ = c.connection.Close()
+		}
+	}
 	accepted, err = c.tryToPublish(p, message, route, mandatory)
 	for err != nil && p.fault == opensWithoutDelay {
 		c.channel = nil
@@ -102,6 +135,33 @@ func (c *copier) tryToPublish(p *rawProgram, message amqp.Publishing, route cont
 	}
 }
 
+// publishAtOnce does not wait for the confirms of other copies. It takes a return for the oldest copy without a confirm.
+func (c *copier) publishAtOnce(p *rawProgram, message amqp.Publishing, route contract.Route) (accepted bool, err error) {
+	c.mu.Lock()
+	if c.channel == nil {
+		err = c.open(p)
+	}
+	var confirm *amqp.DeferredConfirmation
+	mine := &flight{}
+	if err == nil {
+		confirm, err = c.channel.PublishWithDeferredConfirm(route.Exchange, route.RoutingKey, true, false, message)
+		c.flights = append(c.flights, mine)
+	}
+	c.mu.Unlock()
+	if err != nil {
+		return false, err
+	}
+	<-confirm.Done()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for len(c.returned) > 0 {
+		<-c.returned
+		c.flights[0].returned = true
+	}
+	c.flights = slices.DeleteFunc(c.flights, func(each *flight) bool { return each == mine })
+	return !mine.returned, nil
+}
+
 func (c *copier) open(p *rawProgram) (err error) {
 	if p.fault == sharesConnection {
 		p.mu.Lock()
@@ -124,7 +184,7 @@ func (c *copier) open(p *rawProgram) (err error) {
 	if err != nil {
 		return err
 	}
-	c.channel, c.returned = channel, channel.NotifyReturn(make(chan amqp.Return, 1))
+	c.channel, c.returned = channel, channel.NotifyReturn(make(chan amqp.Return, 16))
 	return channel.Confirm(false)
 }
 
@@ -160,6 +220,25 @@ func plain(value any) any {
 		list := slices.Clone(value)
 		for i, each := range list {
 			list[i] = plain(each)
+		}
+		return list
+	}
+	return value
+}
+
+// withTables converts maps to tables of amqp091-go.
+func withTables(value any) any {
+	switch value := value.(type) {
+	case map[string]any:
+		table := make(amqp.Table, len(value))
+		for name, each := range value {
+			table[name] = withTables(each)
+		}
+		return table
+	case []any:
+		list := slices.Clone(value)
+		for i, each := range list {
+			list[i] = withTables(each)
 		}
 		return list
 	}

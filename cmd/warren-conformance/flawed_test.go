@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"net"
 	"os"
 	"os/signal"
 	"sync"
@@ -66,6 +67,20 @@ const (
 	ignoresBlocked         fault = "does not wait for the end of an alarm"
 	noGuard                fault = "handles messages that were delivered 20 times"
 	holdsForever           fault = "holds a message until its copy is accepted"
+	blocksConnection       fault = "writes nothing to its connection while a handler runs"
+	keepsFourProperties    fault = "copies only four properties"
+	copiesText             fault = "copies the body as text"
+	copiesPlainHeaders     fault = "copies no tables in headers"
+	copiesDeaths           fault = "copies x-death"
+	keepsOldFailure        fault = "copies the failure in another queue"
+	trustsForeignCounts    fault = "trusts counts of another queue"
+	exitsAtStart           fault = "exits if it cannot connect at first"
+	connectsWithoutTimeout fault = "connects without a timeout"
+	returnsToOldest        fault = "takes a return for the oldest copy"
+	acksOnSignal           fault = "acknowledges messages with unconfirmed copies on SIGTERM"
+	keepsCopyChannels      fault = "opens a channel for each copy and does not close it"
+	connectsForEachCopy    fault = "opens a connection for each copy"
+	polls                  fault = "polls with basic.get"
 )
 
 // without begins the names of faults that end with the header that the copies lack.
@@ -78,6 +93,7 @@ type rawProgram struct {
 	slots    chan struct{}
 	handlers sync.WaitGroup
 	copies   copier
+	writing  sync.RWMutex // of blocksConnection: read-locked while a handler runs
 
 	mu      sync.Mutex
 	current *amqp.Channel    // of the newest session
@@ -105,6 +121,9 @@ func (p *rawProgram) run() error {
 		end()
 		if err != nil {
 			fmt.Fprintln(os.Stderr, err)
+		}
+		if p.fault == exitsAtStart && connects == 1 {
+			return err
 		}
 		if p.fault == staysDisconnected {
 			<-ctx.Done()
@@ -158,11 +177,32 @@ type session struct {
 }
 
 func (p *rawProgram) dial() (*amqp.Connection, error) {
-	config := amqp.Config{Heartbeat: 5 * time.Second, Locale: "en_US"}
-	if p.fault == noHeartbeats {
+	config := amqp.Config{Heartbeat: 5 * time.Second, Locale: "en_US", Dial: amqp.DefaultDial(10 * time.Second)}
+	switch p.fault {
+	case noHeartbeats:
 		config.Heartbeat = -1
+	case connectsWithoutTimeout:
+		config.Dial = net.Dial
+	case blocksConnection:
+		config.Dial = func(network, address string) (net.Conn, error) {
+			connection, err := net.Dial(network, address)
+			return blockedConn{connection, &p.writing}, err
+		}
 	}
 	return amqp.DialConfig(os.Getenv("AMQP_URL")[:len(os.Getenv("AMQP_URL"))-len("?heartbeat=5")], config)
+}
+
+// blockedConn writes nothing while a handler runs.
+type blockedConn struct {
+	net.Conn
+
+	writing *sync.RWMutex
+}
+
+func (c blockedConn) Write(content []byte) (int, error) {
+	c.writing.Lock()
+	defer c.writing.Unlock()
+	return c.Conn.Write(content)
 }
 
 // consume consumes until the connection or ctx ends.
@@ -190,6 +230,9 @@ func (p *rawProgram) consume(ctx context.Context, connects int) error {
 		}
 	}
 	arguments := amqp.Table{contract.ArgConfigMap: p.contract.Load().ConfigMap}
+	if p.fault == polls {
+		return s.dispatch(ctx, s.poll())
+	}
 	deliveries, err := s.consumes.Consume(p.contract.Load().Queue, "program", p.fault == acksBefore, false, false, false, arguments)
 	if err != nil {
 		return err
@@ -202,6 +245,26 @@ func (p *rawProgram) consume(ctx context.Context, connects int) error {
 		}
 	}
 	return s.dispatch(ctx, deliveries)
+}
+
+// poll gets messages until the channel is closed.
+func (s *session) poll() <-chan amqp.Delivery {
+	deliveries := make(chan amqp.Delivery)
+	go func() {
+		defer close(deliveries)
+		for {
+			message, exists, err := s.consumes.Get(s.contract.Load().Queue, false)
+			switch {
+			case err != nil:
+				return
+			case exists:
+				deliveries <- message
+			default:
+				time.Sleep(100 * time.Millisecond)
+			}
+		}
+	}()
+	return deliveries
 }
 
 // dispatch starts handlers until the session is lost or drained.
@@ -271,6 +334,9 @@ func (s *session) handle(ctx context.Context, d amqp.Delivery) {
 	outcome := contract.Outcome{
 		Result: contract.ResultUndecodable, Text: "failed", CopyID: rand.Text(), Client: "raw", Time: began,
 	}
+	if s.fault == trustsForeignCounts {
+		delete(facts.Headers, contract.HeaderFailureQueue)
+	}
 	if s.contract.Load().Progress(facts).Crashes >= contract.DefaultMaxCrashes && s.fault != noGuard {
 		outcome.Result = contract.ResultCrashed
 	} else if j, err := parseJob(d.Body); err == nil {
@@ -290,6 +356,9 @@ func (s *session) handle(ctx context.Context, d amqp.Delivery) {
 	if action.Verb != contract.VerbPublish {
 		s.settle(d, action.Verb)
 		return
+	}
+	if s.fault == acksOnSignal {
+		defer context.AfterFunc(ctx, func() { s.settle(d, contract.VerbAck) })()
 	}
 	for pause := 250 * time.Millisecond; ctx.Err() == nil && s.lost.Err() == nil; pause = min(2*pause, 2*time.Second) {
 		action = s.contract.Load().Decide(facts, outcome) // the contract may have changed
@@ -342,6 +411,10 @@ func (s *session) work(j job, attempt int, redelivered bool) contract.Result {
 	case j.verb == "hang" && first:
 		select {}
 	case j.verb == "slow":
+		if s.fault == blocksConnection {
+			s.writing.RLock()
+			defer s.writing.RUnlock()
+		}
 		time.Sleep(time.Duration(j.argument) * time.Millisecond)
 	}
 	fmt.Println("done", j.id)

@@ -2,6 +2,7 @@ package main
 
 import (
 	"errors"
+	"fmt"
 	"math"
 	"sync/atomic"
 	"time"
@@ -115,6 +116,7 @@ func forgedCounts(t *trial) {
 		{"x-retry-count": int64(math.MaxInt64)},
 		{"x-delivery-count": int64(50)},
 		{"x-death": []any{amqp.Table{"queue": "other", "reason": "rejected", "count": int64(40)}}},
+		{"x-retry-count": int64(3), "x-failure-queue": "other"},
 	}
 	ids := make([]string, 0, len(forged))
 	for _, headers := range forged {
@@ -150,6 +152,25 @@ func acksOthers(t *trial) {
 	slow := send()
 	t.settle()
 	t.expectStarts(slow, 1)
+}
+
+// blocksHeartbeats has handlers that run for longer than RabbitMQ waits for heartbeats, which is at most three intervals.
+func blocksHeartbeats(t *trial) {
+	const length = 16 * time.Second
+	consuming := atomic.Int64{} // number of the connection
+	proxy := t.intercept(func(f netfault.Frame) netfault.Verdict {
+		if f.Method == amqpmethod.BasicDeliver {
+			consuming.CompareAndSwap(0, int64(f.Connection))
+		}
+		return netfault.Pass
+	})
+	t.sendAll(concurrency, fmt.Sprint("slow:", length.Milliseconds()))
+	t.start()
+	t.until(length+t.limit, func() bool { return len(t.missing()) == 0 })
+	if len(t.missing()) == 0 && !proxy.IsOpen(int(consuming.Load())) {
+		t.addMistake("the connection was closed while handlers ran for %s, although the network had no fault", length)
+	}
+	t.expectRepeated(0)
 }
 
 func blocksOnHang(t *trial) {

@@ -52,7 +52,7 @@ var pitfalls = []pitfall{
 	},
 	{
 		name: "forged-counts", rules: "10", try: forgedCounts,
-		mistake: "trusts counts in headers that a producer can set: negative numbers, text, or a delivery count on a first delivery",
+		mistake: "trusts counts of another queue or of a producer: negative numbers, text, or a delivery count on a first delivery",
 	},
 	{
 		name: "no-crash-guard", try: noCrashGuard, strategies: copyStrategies,
@@ -61,6 +61,10 @@ var pitfalls = []pitfall{
 	{
 		name: "blocks-on-hang", try: blocksOnHang,
 		mistake: "handles no other message while one handler hangs",
+	},
+	{
+		name: "blocks-heartbeats", rules: "8", try: blocksHeartbeats,
+		mistake: "sends no heartbeats while a handler runs, so RabbitMQ closes the connection and delivers the message again",
 	},
 	{
 		name: "holds-too-long", rules: "13", try: holdsTooLong, strategies: copyStrategies,
@@ -76,11 +80,11 @@ var pitfalls = []pitfall{
 	},
 	{
 		name: "copies-too-much", rules: "11", try: copiesTooMuch, strategies: copyStrategies,
-		mistake: "copies CC, BCC, expiration or user-id, so the copy is misrouted, expires, or is refused",
+		mistake: "copies CC, expiration, user-id, `x-death` or a failure in another queue, so the copy is misrouted, expires, or is refused",
 	},
 	{
 		name: "loses-returned", rules: "3, 5", try: losesReturned, strategies: copyStrategies,
-		mistake: "acknowledges a message whose copy the broker returned, or publishes the copy again in a hot loop",
+		mistake: "acknowledges a message whose copy the broker returned, also beside accepted copies, or publishes again in a hot loop",
 	},
 	{
 		name: "loses-refused", rules: "3, 5", try: losesRefused, strategies: copyStrategies,
@@ -88,7 +92,7 @@ var pitfalls = []pitfall{
 	},
 	{
 		name: "acks-unconfirmed", rules: "3", try: acksUnconfirmed, strategies: copyStrategies,
-		mistake: "acknowledges a message before the broker has confirmed its copy",
+		mistake: "acknowledges a message before the broker has confirmed its copy, for example on SIGTERM",
 	},
 	{
 		name: "new-copy-ids", rules: "4", try: newCopyIDs, strategies: copyStrategies,
@@ -97,6 +101,10 @@ var pitfalls = []pitfall{
 	{
 		name: "two-channels", rules: "4", try: twoChannels, strategies: copyStrategies,
 		mistake: "publishes a copy without a confirm again while the channel of the first try is still open",
+	},
+	{
+		name: "leaks-channels", try: leaksChannels, strategies: copyStrategies,
+		mistake: "opens a connection for each copy, or a channel that it does not close",
 	},
 	{
 		name: "old-contract", try: oldContract, strategies: []contract.Strategy{contract.StrategyPublish},
@@ -112,11 +120,15 @@ var pitfalls = []pitfall{
 	},
 	{
 		name: "second-consumer", rules: "7", try: secondConsumer,
-		mistake: "has more than one consumer on the queue after a reconnect",
+		mistake: "has more than one consumer on the queue after a reconnect, or has none and polls with `basic.get`",
 	},
 	{
 		name: "hot-reconnect", rules: "7", try: hotReconnect,
-		mistake: "reconnects without a delay while the broker refuses connections",
+		mistake: "reconnects without a delay while the broker is down, or gives up if the broker is down at the start",
+	},
+	{
+		name: "hangs-on-connect", rules: "8", try: hangsOnConnect,
+		mistake: "waits without a limit for a broker that accepts its connection and does not answer",
 	},
 	{
 		name: "stale-acks", rules: "2", try: staleAcks,

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"maps"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -45,6 +46,44 @@ func (t *trial) expectNoLoop(when string, ids ...string) {
 		if count > maxTries*len(ids) {
 			t.addMistake("the program %s %d times within %s for %d messages %s", what, count, length, len(ids), when)
 		}
+	}
+}
+
+// leaksChannels counts the connections and channels that the program opens to publish many copies.
+func leaksChannels(t *trial) {
+	const copies, maxOpen = 60, 20
+	type channel struct {
+		connection int
+		number     uint16
+	}
+	var mu sync.Mutex
+	connections, channels := 0, map[channel]bool{}
+	proxy := t.intercept(func(f netfault.Frame) netfault.Verdict {
+		mu.Lock()
+		defer mu.Unlock()
+		switch f.Method {
+		case amqpmethod.ConnectionOpen:
+			connections++
+		case amqpmethod.ChannelOpen:
+			channels[channel{f.Connection, f.Channel}] = true
+		case amqpmethod.ChannelClose:
+			delete(channels, channel{f.Connection, f.Channel})
+		}
+		return netfault.Pass
+	})
+	for range copies {
+		t.sendFatal("permanent")
+	}
+	t.start()
+	t.settle()
+	mu.Lock()
+	defer mu.Unlock()
+	if connections > maxOpen {
+		t.addMistake("the program opened %d connections to publish %d copies", connections, copies)
+	}
+	maps.DeleteFunc(channels, func(each channel, _ bool) bool { return !proxy.IsOpen(each.connection) })
+	if len(channels) > maxOpen {
+		t.addMistake("the program has %d open channels after it has published %d copies", len(channels), copies)
 	}
 }
 
