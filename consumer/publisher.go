@@ -124,7 +124,7 @@ func (p *publisher) check(ctx context.Context, route contract.Route) (refusal, e
 	if err != nil {
 		return nil, err
 	}
-	defer ch.close()
+	defer func() { go ch.close() }() // the end of the consumer must not wait for a broker that does not answer
 	if err := ch.connection.gate.await(ctx); err != nil {
 		return nil, err
 	}
