@@ -149,6 +149,7 @@ func TestFaultsAreFound(t *testing.T) {
 		acksOnSignal:           {pitfall: "acks-unconfirmed", lost: 1},
 		keepsCopyChannels:      {pitfall: "leaks-channels"},
 		connectsForEachCopy:    {pitfall: "leaks-channels"},
+		ignoresSettings:        {pitfall: "breaks-order"},
 		polls:                  {pitfall: "second-consumer"},
 	} {
 		t.Run(string(fault), func(t *testing.T) {

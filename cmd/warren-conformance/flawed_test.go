@@ -80,6 +80,7 @@ const (
 	acksOnSignal           fault = "acknowledges messages with unconfirmed copies on SIGTERM"
 	keepsCopyChannels      fault = "opens a channel for each copy and does not close it"
 	connectsForEachCopy    fault = "opens a connection for each copy"
+	ignoresSettings        fault = "has four handlers, whatever it is told"
 	polls                  fault = "polls with basic.get"
 )
 
@@ -109,7 +110,11 @@ func (p *rawProgram) run() error {
 	if p.fault != keepsContract {
 		go p.reload(ctx)
 	}
-	p.slots = make(chan struct{}, setting("WARREN_CONCURRENCY"))
+	handlers := setting("WARREN_CONCURRENCY")
+	if p.fault == ignoresSettings {
+		handlers = 4
+	}
+	p.slots = make(chan struct{}, handlers)
 	for connects := 1; ctx.Err() == nil; connects++ {
 		p.waitWhile(ctx, p.isPaused)
 		unpaused, end := context.WithCancel(ctx)
@@ -224,7 +229,7 @@ func (p *rawProgram) consume(ctx context.Context, connects int) error {
 	s.lost = lost
 	closed := connection.NotifyClose(make(chan *amqp.Error, 1))
 	go func() { lose(fmt.Errorf("connection lost: %w", <-closed)) }()
-	if p.fault != noPrefetch {
+	if p.fault != noPrefetch && p.fault != ignoresSettings {
 		if err := s.consumes.Qos(setting("WARREN_PREFETCH"), 0, false); err != nil {
 			return err
 		}

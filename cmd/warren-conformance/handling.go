@@ -10,6 +10,7 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"github.com/warren-mq/warren/consumer/contract"
+	"github.com/warren-mq/warren/internal/vhost"
 	"github.com/warren-mq/warren/test/amqpmethod"
 	"github.com/warren-mq/warren/test/netfault"
 )
@@ -216,6 +217,34 @@ func unboundedPrefetch(t *trial) {
 	t.restart()
 }
 
+// breaksOrder has a single active consumer, and a program with one handler.
+func breaksOrder(t *trial) {
+	const (
+		count = 60
+		third = count / 3
+	)
+	t.contract.SingleActiveConsumer = true
+	t.redeclareMain(vhost.ArgSingleActiveConsumer, true)
+	t.concurrency, t.prefetch = 1, 1
+	t.sendAll(count, "slow:20")
+	t.start()
+	t.until(t.limit, func() bool { return t.journal.successes() >= third })
+	t.proxy.Cut()
+	t.until(t.limit, func() bool { return t.journal.successes() >= 2*third })
+	t.terminate()
+	t.start()
+	t.settle()
+	if len(t.missing()) > 0 {
+		return
+	}
+	for i, m := range t.sent[1:] {
+		before := t.sent[i]
+		if early := t.journal.doneAt(before.id).Sub(t.journal.startsOf(m.id)[0]); early > 0 {
+			t.addMistake("the handler of message %s began %s before the one of message %s was done", m.id, early, before.id)
+		}
+	}
+}
+
 // noCrashGuard delivers a message as often as if it had ended a process each time.
 func noCrashGuard(t *trial) {
 	id := t.sendFatal("ok")
@@ -248,16 +277,9 @@ func noCrashGuard(t *trial) {
 // holdsTooLong has a short consumer timeout, and no queue for the copy of a failed message. The message must be given back in time,
 // because RabbitMQ otherwise cancels the consumer.
 func holdsTooLong(t *trial) {
-	timeout := contract.Duration(5 * time.Second)
+	timeout := contract.Duration(10 * time.Second) // a program on a busy machine gives a message back with a delay
 	t.contract.ConsumerTimeout = &timeout
-	t.vhost.DeleteQueue(t.contract.Queue)
-	for i, queue := range t.desired.Queues {
-		if queue.Name == t.contract.Queue {
-			t.desired.Queues[i].Arguments["x-consumer-timeout"] = time.Duration(timeout).Milliseconds()
-		}
-	}
-	t.declare()
-	t.writeContract()
+	t.redeclareMain(vhost.ArgConsumerTimeout, time.Duration(timeout).Milliseconds())
 	target, send := t.copyTarget()
 	t.vhost.DeleteQueue(target)
 	id := send()
@@ -265,7 +287,7 @@ func holdsTooLong(t *trial) {
 	cancelled := t.countFromBroker(amqpmethod.BasicCancel)
 	t.start()
 	t.until(t.limit, func() bool { return len(t.journal.startsOf(id)) > 0 })
-	t.pause(4 * time.Duration(timeout))
+	t.pause(2 * time.Duration(timeout))
 	if count := cancelled.Load(); count > 0 {
 		t.addMistake("RabbitMQ cancelled the consumer %d times, because it held a message for longer than the consumer timeout of %s",
 			count, time.Duration(timeout))

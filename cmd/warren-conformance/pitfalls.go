@@ -75,6 +75,10 @@ var pitfalls = []pitfall{
 		mistake: "receives more unsettled messages than the prefetch",
 	},
 	{
+		name: "breaks-order", rules: "9, 12", try: breaksOrder,
+		mistake: "handles messages of a single active consumer in another order, or several at a time although its concurrency is 1",
+	},
+	{
 		name: "changes-copies", try: changesCopies, strategies: copyStrategies,
 		mistake: "changes body, properties or headers of a copy, or omits the headers about attempts, failure and the copy",
 	},

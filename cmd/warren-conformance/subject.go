@@ -83,7 +83,8 @@ type journal struct {
 	mu      sync.Mutex
 	starts  map[string][]time.Time
 	returns map[string]int
-	total   int // sum of returns
+	done    map[string]time.Time // when a message was handled successfully for the first time
+	total   int                  // sum of returns
 }
 
 // read reads lines "start ID" and "done ID", and ignores all others.
@@ -103,12 +104,15 @@ func (j *journal) add(event, id string) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	if j.starts == nil {
-		j.starts, j.returns = map[string][]time.Time{}, map[string]int{}
+		j.starts, j.returns, j.done = map[string][]time.Time{}, map[string]int{}, map[string]time.Time{}
 	}
 	switch event {
 	case "start":
 		j.starts[id] = append(j.starts[id], time.Now())
 	case "done":
+		if j.returns[id] == 0 {
+			j.done[id] = time.Now()
+		}
 		j.returns[id]++
 		j.total++
 	}
@@ -133,6 +137,13 @@ func (j *journal) handled(id string) int {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	return j.returns[id]
+}
+
+// doneAt returns when a message was handled successfully for the first time.
+func (j *journal) doneAt(id string) time.Time {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return j.done[id]
 }
 
 // successes returns how often any message was handled successfully.

@@ -65,6 +65,8 @@ type trial struct {
 	log         *os.File
 	journal     *journal
 	subject     *subject
+	concurrency int // handlers at a time
+	prefetch    int
 	sent        []message
 	deadLetters map[string][]amqp.Delivery // dead letters by the ID of the message, in the order of their arrival
 }
@@ -79,7 +81,7 @@ type message struct {
 func newTrial(p *program.Program, r *result, settings *settings, broker brokers.Broker, private *brokers.Private) *trial {
 	t := &trial{
 		Program: p, result: r, settings: settings, limit: settings.limit, private: private,
-		journal: &journal{}, deadLetters: map[string][]amqp.Delivery{},
+		concurrency: concurrency, prefetch: prefetch, journal: &journal{}, deadLetters: map[string][]amqp.Delivery{},
 	}
 	cq := &v1alpha1.ConsumerQueue{}
 	cq.Name = "jobs"
@@ -125,6 +127,18 @@ func (t *trial) declare() {
 	for _, binding := range t.desired.Bindings {
 		t.vhost.Bind(binding.Source, binding.Destination, binding.RoutingKey, binding.Arguments)
 	}
+}
+
+// redeclareMain declares the main queue again, with one more argument, and writes the changed contract.
+func (t *trial) redeclareMain(argument string, value any) {
+	t.vhost.DeleteQueue(t.contract.Queue)
+	for i, queue := range t.desired.Queues {
+		if queue.Name == t.contract.Queue {
+			t.desired.Queues[i].Arguments[argument] = value
+		}
+	}
+	t.declare()
+	t.writeContract()
 }
 
 // allow grants the program's user the permissions of a consumer: to read the main queue, and to write to the exchanges of the
@@ -177,8 +191,8 @@ func (t *trial) environment() []string {
 		Path: "/" + t.vhost.Name, RawPath: "/" + url.PathEscape(t.vhost.Name), RawQuery: "heartbeat=" + strconv.Itoa(heartbeat),
 	}
 	return []string{
-		"AMQP_URL=" + uri.String(), "WARREN_CONTRACT=" + t.document, fmt.Sprint("WARREN_CONCURRENCY=", concurrency),
-		fmt.Sprint("WARREN_PREFETCH=", prefetch), fmt.Sprint("WARREN_DRAIN_MILLISECONDS=", drain.Milliseconds()),
+		"AMQP_URL=" + uri.String(), "WARREN_CONTRACT=" + t.document, fmt.Sprint("WARREN_CONCURRENCY=", t.concurrency),
+		fmt.Sprint("WARREN_PREFETCH=", t.prefetch), fmt.Sprint("WARREN_DRAIN_MILLISECONDS=", drain.Milliseconds()),
 	}
 }
 
