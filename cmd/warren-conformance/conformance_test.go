@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -64,8 +65,10 @@ func TestPitfallsThatNeedAPrivateBroker(t *testing.T) {
 	passes(t, "library", contract.StrategyPublish, "stops-in-alarm,broker-restart", private)
 	passes(t, string(noFault), contract.StrategyPublish, "stops-in-alarm", private)
 	for _, fault := range []fault{sharesConnection, ignoresBlocked} {
-		fails(t, fault, contract.StrategyPublish, "stops-in-alarm", 0, private)
+		fails(t, fault, contract.StrategyPublish, "stops-in-alarm", "", 0, private)
 	}
+	fails(t, staysDisconnected, contract.StrategyPublish, "broker-restart", "still wait", 0, private)
+	fails(t, acksInBatches, contract.StrategyPublish, "broker-restart", "were handled again", 0, private)
 }
 
 // A correct program without the library passes, too: the command requires nothing that only the library does.
@@ -91,7 +94,8 @@ func TestFaultsAreFound(t *testing.T) {
 	t.Parallel()
 	for fault, want := range map[fault]struct {
 		pitfall  string
-		lost     int // at least
+		lost     int    // at least
+		mistake  string // a part of one of the mistakes, if the trial looks for several
 		quick    bool
 		strategy contract.Strategy // Publish unless set
 	}{
@@ -99,7 +103,7 @@ func TestFaultsAreFound(t *testing.T) {
 		acksMultiple:           {pitfall: "acks-others", lost: 1},
 		acksCopiesMultiple:     {pitfall: "acks-others", lost: 1},
 		rejectsMultiple:        {pitfall: "acks-others", strategy: contract.StrategyReject},
-		acksTwice:              {pitfall: "acks-others"},
+		acksTwice:              {pitfall: "acks-others", mistake: "unknown delivery tag"},
 		keepsContract:          {pitfall: "old-contract"},
 		forgetsAttempts:        {pitfall: "wrong-attempts"},
 		requeuesFailures:       {pitfall: "no-delay"},
@@ -121,8 +125,8 @@ func TestFaultsAreFound(t *testing.T) {
 		reconnectsWithoutDelay: {pitfall: "hot-reconnect"},
 		latestChannel:          {pitfall: "stale-acks", lost: 1},
 		noHeartbeats:           {pitfall: "misses-stall"},
-		ignoresCancel:          {pitfall: "misses-cancel"},
-		ignoresChannelClose:    {pitfall: "misses-cancel"},
+		ignoresCancel:          {pitfall: "misses-cancel", mistake: "cancelled its consumer"},
+		ignoresChannelClose:    {pitfall: "misses-cancel", mistake: "closed its channel"},
 		ignoresSignal:          {pitfall: "ignores-sigterm"},
 		closesImmediately:      {pitfall: "drain-repeats"},
 		neverPauses:            {pitfall: "ignores-pause"},
@@ -145,10 +149,20 @@ func TestFaultsAreFound(t *testing.T) {
 		trustsForeignCounts:    {pitfall: "forged-counts"},
 		exitsAtStart:           {pitfall: "hot-reconnect"},
 		connectsWithoutTimeout: {pitfall: "hangs-on-connect"},
-		returnsToOldest:        {pitfall: "loses-returned", lost: 1},
+		returnsToOldest:        {pitfall: "loses-returned", lost: 1, mistake: "returned none of them"},
 		acksOnSignal:           {pitfall: "acks-unconfirmed", lost: 1},
 		keepsCopyChannels:      {pitfall: "leaks-channels"},
 		connectsForEachCopy:    {pitfall: "leaks-channels"},
+		handlesAgain:           {pitfall: "loses-returned", mistake: "was handled"},
+		connectsInLoop:         {pitfall: "loses-returned", mistake: "the program connected"},
+		trustsLostConfirms:     {pitfall: "new-copy-ids", mistake: "published only"},
+		acksInBatches:          {pitfall: "no-reconnect", mistake: "were handled again"},
+		waitsForBroker:         {pitfall: "ignores-sigterm", mistake: "did not exit"},
+		exitsWithError:         {pitfall: "drain-repeats", mistake: "exited with"},
+		forgetsLastAcks:        {pitfall: "drain-repeats", mistake: "were handled again"},
+		noArgument:             {pitfall: "ignores-pause", mistake: "the argument"},
+		pausesForever:          {pitfall: "ignores-pause", mistake: "after the pause ended"},
+		pausesUntilRemoved:     {pitfall: "ignores-pause", mistake: "still in the contract"},
 		ignoresSettings:        {pitfall: "breaks-order"},
 		polls:                  {pitfall: "second-consumer"},
 	} {
@@ -157,18 +171,19 @@ func TestFaultsAreFound(t *testing.T) {
 			if !want.quick { // one fault shows how the runner finds it
 				deadline.InTestAll(t)
 			}
-			fails(t, fault, cmp.Or(want.strategy, contract.StrategyPublish), want.pitfall, want.lost, nil)
+			fails(t, fault, cmp.Or(want.strategy, contract.StrategyPublish), want.pitfall, want.mistake, want.lost, nil)
 		})
 	}
 }
 
-func fails(t *testing.T, fault fault, strategy contract.Strategy, pitfalls string, lost int, private *brokers.Private) {
+func fails(t *testing.T, fault fault, strategy contract.Strategy, pitfalls, mistake string, lost int, private *brokers.Private) {
 	t.Helper()
 	results, report := conformance(t, string(fault), strategy, pitfalls, 15*time.Second, private)
 	t.Log(report)
 	for _, r := range results {
-		if !r.failed() || r.lost < lost {
-			t.Errorf("%q: %s must fail, and at least %d messages must be lost:\n%s", fault, r.pitfall.name, lost, report)
+		found := slices.ContainsFunc(r.mistakes, func(text string) bool { return strings.Contains(text, mistake) })
+		if r.err != nil || !found || r.lost < lost {
+			t.Errorf("%q: %s must fail because of %q, and at least %d messages must be lost:\n%s", fault, r.pitfall.name, mistake, lost, report)
 		}
 	}
 }
@@ -199,6 +214,35 @@ func conformance(
 		t.Fatal(err)
 	}
 	return results, out.String()
+}
+
+// CI reads the exit code.
+func TestExitCodes(t *testing.T) {
+	t.Parallel()
+	brokers.Newest(t) // otherwise run starts a broker
+	program := func(name string) []string { return []string{"--", "env", programVariable + "=" + name, os.Args[0]} }
+	for name, test := range map[string]struct {
+		arguments string
+		program   []string
+		want      int
+	}{
+		"a correct program":             {"-only leaks-channels", program(string(noFault)), 0},
+		"a program that fails":          {"-only leaks-channels", program(string(keepsCopyChannels)), exitFailed},
+		"a program that does not start": {"-only leaks-channels", []string{"--", "/does/not/exist"}, exitBroken},
+		"no program":                    {"-only leaks-channels", nil, exitBroken},
+		"an unknown flag":               {"-hope", program(string(noFault)), exitBroken},
+		"an unknown pitfall":            {"-only hope", program(string(noFault)), exitBroken},
+		"a list":                        {"-list", nil, 0},
+		"help":                          {"-help", nil, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			arguments := append([]string{"-logs", t.TempDir()}, strings.Fields(test.arguments)...)
+			if got := run(t.Context(), append(arguments, test.program...)); got != test.want {
+				t.Errorf("%q: exit code %d instead of %d", arguments, got, test.want)
+			}
+		})
+	}
 }
 
 func TestCommandLine(t *testing.T) {

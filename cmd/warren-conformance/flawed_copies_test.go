@@ -93,7 +93,7 @@ func (c *copier) publish(p *rawProgram, message amqp.Publishing, route contract.
 	switch p.fault {
 	case keepsCopyChannels:
 		c.channel = nil
-	case connectsForEachCopy:
+	case connectsForEachCopy, connectsInLoop:
 		if c.channel = nil; c.connection != nil {
 			_ = c.connection.Close()
 		}
@@ -106,12 +106,15 @@ func (c *copier) publish(p *rawProgram, message amqp.Publishing, route contract.
 	if err == nil {
 		return accepted, nil
 	}
+	if p.fault == trustsLostConfirms {
+		err, accepted = nil, true
+	}
 	c.channel = nil
 	if c.connection != nil && p.fault != copiesTwice && p.fault != sharesConnection {
 		_ = c.connection.CloseDeadline(time.Now().Add(5 * time.Second))
 		c.connection = nil
 	}
-	return false, err
+	return accepted, err
 }
 
 func (c *copier) tryToPublish(p *rawProgram, message amqp.Publishing, route contract.Route, mandatory bool) (accepted bool, err error) {

@@ -80,6 +80,16 @@ const (
 	acksOnSignal           fault = "acknowledges messages with unconfirmed copies on SIGTERM"
 	keepsCopyChannels      fault = "opens a channel for each copy and does not close it"
 	connectsForEachCopy    fault = "opens a connection for each copy"
+	handlesAgain           fault = "returns a message whose copy is not accepted"
+	connectsInLoop         fault = "connects for each try of a copy, without a delay"
+	trustsLostConfirms     fault = "takes a lost connection for a confirm"
+	acksInBatches          fault = "acknowledges every 40th message"
+	waitsForBroker         fault = "waits for the broker on SIGTERM"
+	exitsWithError         fault = "exits with an error on SIGTERM"
+	forgetsLastAcks        fault = "acknowledges nothing after SIGTERM"
+	noArgument             fault = "consumes without x-warren-contract"
+	pausesForever          fault = "does not end a pause"
+	pausesUntilRemoved     fault = "pauses until the contract asks for no pause"
 	ignoresSettings        fault = "has four handlers, whatever it is told"
 	polls                  fault = "polls with basic.get"
 )
@@ -95,6 +105,8 @@ type rawProgram struct {
 	handlers sync.WaitGroup
 	copies   copier
 	writing  sync.RWMutex // of blocksConnection: read-locked while a handler runs
+	handled  atomic.Int64 // of acksInBatches
+	paused   atomic.Bool  // a pause has begun
 
 	mu      sync.Mutex
 	current *amqp.Channel    // of the newest session
@@ -142,6 +154,14 @@ func (p *rawProgram) run() error {
 		case <-time.After(pause):
 		}
 	}
+	if p.fault == waitsForBroker {
+		for _, err := p.dial(); err != nil; _, err = p.dial() {
+			time.Sleep(time.Second)
+		}
+	}
+	if p.fault == exitsWithError {
+		return ctx.Err()
+	}
 	return nil
 }
 
@@ -162,8 +182,19 @@ func (p *rawProgram) reload(ctx context.Context) {
 }
 
 func (p *rawProgram) isPaused() bool {
-	paused := p.contract.Load().Paused
-	return paused != nil && time.Now().Before(paused.Until) && p.fault != neverPauses
+	asked := p.contract.Load().Paused
+	if asked != nil {
+		p.paused.Store(true)
+	}
+	switch p.fault {
+	case neverPauses:
+		return false
+	case pausesForever:
+		return p.paused.Load()
+	case pausesUntilRemoved:
+		return asked != nil
+	}
+	return asked != nil && time.Now().Before(asked.Until)
 }
 
 // waitWhile waits until a condition is false or ctx ends.
@@ -229,12 +260,15 @@ func (p *rawProgram) consume(ctx context.Context, connects int) error {
 	s.lost = lost
 	closed := connection.NotifyClose(make(chan *amqp.Error, 1))
 	go func() { lose(fmt.Errorf("connection lost: %w", <-closed)) }()
-	if p.fault != noPrefetch && p.fault != ignoresSettings {
+	if p.fault != noPrefetch && p.fault != ignoresSettings && p.fault != acksInBatches {
 		if err := s.consumes.Qos(setting("WARREN_PREFETCH"), 0, false); err != nil {
 			return err
 		}
 	}
 	arguments := amqp.Table{contract.ArgConfigMap: p.contract.Load().ConfigMap}
+	if p.fault == noArgument {
+		arguments = nil
+	}
 	if p.fault == polls {
 		return s.dispatch(ctx, s.poll())
 	}
@@ -359,6 +393,9 @@ func (s *session) handle(ctx context.Context, d amqp.Delivery) {
 	}
 	time.Sleep(time.Duration(action.Wait))
 	if action.Verb != contract.VerbPublish {
+		if s.fault == forgetsLastAcks && ctx.Err() != nil {
+			return
+		}
 		s.settle(d, action.Verb)
 		return
 	}
@@ -381,6 +418,10 @@ func (s *session) handle(ctx context.Context, d amqp.Delivery) {
 		if err != nil && s.fault == exitsWhenForbidden {
 			os.Exit(1)
 		}
+		if s.fault == handlesAgain {
+			s.settle(d, contract.VerbReturn)
+			return
+		}
 		left := time.Hour
 		if timeout := s.contract.Load().ConsumerTimeout; timeout != nil && s.fault != holdsForever {
 			left = time.Duration(*timeout)*9/10 - time.Since(began)
@@ -389,7 +430,7 @@ func (s *session) handle(ctx context.Context, d amqp.Delivery) {
 			s.settle(d, contract.VerbReturn)
 			return
 		}
-		if s.fault != copiesWithoutDelay {
+		if s.fault != copiesWithoutDelay && s.fault != connectsInLoop {
 			time.Sleep(min(pause, left))
 		}
 	}
@@ -439,6 +480,12 @@ func (s *session) settle(d amqp.Delivery, verb contract.Verb) {
 	}
 	switch verb {
 	case contract.VerbAck:
+		if s.fault == acksInBatches {
+			if s.handled.Add(1)%40 == 0 {
+				_ = channel.Ack(d.DeliveryTag, true)
+			}
+			return
+		}
 		_ = channel.Ack(d.DeliveryTag, s.fault == acksMultiple)
 		if s.fault == acksTwice {
 			_ = channel.Ack(d.DeliveryTag, false)
