@@ -220,18 +220,18 @@ func conformance(
 func TestExitCodes(t *testing.T) {
 	t.Parallel()
 	brokers.Newest(t) // otherwise run starts a broker
-	program := func(name string) []string { return []string{"--", "env", programVariable + "=" + name, os.Args[0]} }
+	command := func(name string) []string { return []string{"--", "env", programVariable + "=" + name, os.Args[0]} }
 	for name, test := range map[string]struct {
 		arguments string
 		program   []string
 		want      int
 	}{
-		"a correct program":             {"-only leaks-channels", program(string(noFault)), 0},
-		"a program that fails":          {"-only leaks-channels", program(string(keepsCopyChannels)), exitFailed},
+		"a correct program":             {"-only leaks-channels", command(string(noFault)), 0},
+		"a program that fails":          {"-only leaks-channels", command(string(keepsCopyChannels)), exitFailed},
 		"a program that does not start": {"-only leaks-channels", []string{"--", "/does/not/exist"}, exitBroken},
 		"no program":                    {"-only leaks-channels", nil, exitBroken},
-		"an unknown flag":               {"-hope", program(string(noFault)), exitBroken},
-		"an unknown pitfall":            {"-only hope", program(string(noFault)), exitBroken},
+		"an unknown flag":               {"-hope", command(string(noFault)), exitBroken},
+		"an unknown pitfall":            {"-only hope", command(string(noFault)), exitBroken},
 		"a list":                        {"-list", nil, 0},
 		"help":                          {"-help", nil, 0},
 	} {

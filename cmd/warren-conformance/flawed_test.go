@@ -416,7 +416,7 @@ func (s *session) handle(ctx context.Context, d amqp.Delivery) {
 			fmt.Fprintln(os.Stderr, err)
 		}
 		if err != nil && s.fault == exitsWhenForbidden {
-			os.Exit(1)
+			os.Exit(1) //nolint:gocritic // the deferred function belongs to another fault
 		}
 		if s.fault == handlesAgain {
 			s.settle(d, contract.VerbReturn)

@@ -277,7 +277,7 @@ func noCrashGuard(t *trial) {
 // holdsTooLong has a short consumer timeout, and no queue for the copy of a failed message. The message must be given back in time,
 // because RabbitMQ otherwise cancels the consumer.
 func holdsTooLong(t *trial) {
-	timeout := contract.Duration(10 * time.Second) // a program on a busy machine gives a message back with a delay
+	timeout := contract.Duration(20 * time.Second) // of which 5 % are left, so that a busy machine is not a fault
 	t.contract.ConsumerTimeout = &timeout
 	t.redeclareMain(vhost.ArgConsumerTimeout, time.Duration(timeout).Milliseconds())
 	target, send := t.copyTarget()
@@ -287,7 +287,7 @@ func holdsTooLong(t *trial) {
 	cancelled := t.countFromBroker(amqpmethod.BasicCancel)
 	t.start()
 	t.until(t.limit, func() bool { return len(t.journal.startsOf(id)) > 0 })
-	t.pause(2 * time.Duration(timeout))
+	t.pause(time.Duration(timeout) + 5*time.Second)
 	if count := cancelled.Load(); count > 0 {
 		t.addMistake("RabbitMQ cancelled the consumer %d times, because it held a message for longer than the consumer timeout of %s",
 			count, time.Duration(timeout))

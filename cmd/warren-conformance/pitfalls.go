@@ -84,7 +84,7 @@ var pitfalls = []pitfall{
 	},
 	{
 		name: "copies-too-much", rules: "11", try: copiesTooMuch, strategies: copyStrategies,
-		mistake: "copies CC, expiration, user-id, `x-death` or a failure in another queue, so the copy is misrouted, expires, or is refused",
+		mistake: "copies CC, expiration, user-id, `x-death` or a failure in another queue: the copy is misrouted, expires, or is refused",
 	},
 	{
 		name: "loses-returned", rules: "3, 5", try: losesReturned, strategies: copyStrategies,
@@ -128,7 +128,7 @@ var pitfalls = []pitfall{
 	},
 	{
 		name: "hot-reconnect", rules: "7", try: hotReconnect,
-		mistake: "reconnects without a delay while the broker is down, or gives up if the broker is down at the start",
+		mistake: "reconnects without a delay while the broker is down, or stops trying if the broker is down at the start",
 	},
 	{
 		name: "hangs-on-connect", rules: "8", try: hangsOnConnect,
