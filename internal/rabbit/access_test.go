@@ -26,6 +26,7 @@ import (
 )
 
 func TestConnectionsThatAreRefused(t *testing.T) {
+	t.Parallel()
 	none := func(*rabbit.Config, *brokers.VHost, *testing.T) {}
 	as := func(granted bool, tags ...string) func(*rabbit.Config, *brokers.VHost, *testing.T) {
 		return func(config *rabbit.Config, vh *brokers.VHost, t *testing.T) {

@@ -35,6 +35,7 @@ func family(vh *brokers.VHost) {
 
 // Remove leaves the expected objects at the broker, and Observe shows them without a refresh.
 func TestRemove(t *testing.T) {
+	t.Parallel()
 	one := topology.Binding{
 		Source: "events", Destination: "orders", RoutingKey: "a", Arguments: vhost.Arguments{"x-match": "all", "n": int64(1)},
 	}

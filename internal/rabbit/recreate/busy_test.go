@@ -22,6 +22,7 @@ func (d during) Skips(*amqp.Delivery, int64) string {
 
 // Messages of a Redrive to the queue would count as messages that came past the bindings.
 func TestAQueueIsBusyDuringAMoveFromItAndToIt(t *testing.T) {
+	t.Parallel()
 	for name, test := range map[string]struct {
 		from, to string
 		reason   recreate.Reason

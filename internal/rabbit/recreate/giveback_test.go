@@ -87,6 +87,7 @@ func (r *recreating) mustBeBound() {
 
 // A message expires in the hold while the bindings lead there. The queue would have dead-lettered it, so the hold does.
 func TestRecreationDeadLettersWhatExpiresInTheHold(t *testing.T) {
+	t.Parallel()
 	cases := map[string]struct{ arguments, policy vhost.Arguments }{
 		"at most once": {arguments: vhost.Arguments{vhost.ArgDeadLetterExchange: "dead"}},
 		"at least once": {arguments: vhost.Arguments{
@@ -126,6 +127,7 @@ func TestRecreationDeadLettersWhatExpiresInTheHold(t *testing.T) {
 
 // Another client binds the queue when Divert has ended: its binding would be deleted with the queue.
 func TestRecreationKeepsALateBinding(t *testing.T) {
+	t.Parallel()
 	cases := map[string]struct {
 		phase phase  // that has not begun when the client binds the queue
 		step  string // after which the client binds the queue
@@ -183,6 +185,7 @@ func TestRecreationKeepsALateBinding(t *testing.T) {
 
 // The management API does not show the type of a number, and RabbitMQ distinguishes bindings by it.
 func TestRecreationOfAQueueWithTypedBindings(t *testing.T) {
+	t.Parallel()
 	deadline.InTestAll(t)
 	cases := map[string]struct {
 		number any

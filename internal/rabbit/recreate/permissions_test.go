@@ -27,6 +27,7 @@ func limitedConfig(t *testing.T, vh *brokers.VHost, rights []string) rabbit.Conf
 
 // A recreation that declared nothing, because the user has no rights on its names, must end.
 func TestRecreationGivesBackWithoutRights(t *testing.T) {
+	t.Parallel()
 	for name, isTier := range map[string]bool{"with a hold": false, "without a hold": true} {
 		t.Run(name, func(t *testing.T) {
 			rabbittest.Each(t, func(t *testing.T, vh *brokers.VHost) {
@@ -51,6 +52,7 @@ func TestRecreationGivesBackWithoutRights(t *testing.T) {
 
 // The user loses its rights during the recreation. A recreation that ended would leave its objects behind, and with the hold also messages.
 func TestRecreationEndsOnceRightsComeBack(t *testing.T) {
+	t.Parallel()
 	for name, isGivenBack := range map[string]bool{"with a hold": false, "with an exchange to the queue": true} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -430,6 +430,7 @@ func (c crashCase) crashes(n int) map[phase][]string {
 
 // Warren crashes once after each step of each phase. Nothing is lost, and nothing of ours is left.
 func TestRecreationGoesOnAfterCrashes(t *testing.T) {
+	t.Parallel()
 	for name, test := range crashCases {
 		t.Run(name, func(t *testing.T) {
 			rabbittest.Each(t, func(t *testing.T, vh *brokers.VHost) {
@@ -509,6 +510,7 @@ func TestRecreationWithoutHold(t *testing.T) {
 
 // A queue with messages that came past its bindings is not deleted, unless the user accepts that. The messages stay.
 func TestRecreationRefusesMessagesPastBindings(t *testing.T) {
+	t.Parallel()
 	past, sentinel := amqp.Publishing{MessageId: "past"}, amqp.Publishing{Type: safedelete.SentinelType, AppId: "warren"}
 	cases := map[string]struct {
 		step     string // after which the messages arrive
@@ -600,6 +602,7 @@ func TestRecreationHoldsBackTiers(t *testing.T) {
 
 // A recreation that has to go back leaves the queue with its messages and bindings as they were.
 func TestRecreationGoesBack(t *testing.T) {
+	t.Parallel()
 	cases := map[string]struct {
 		setup     func(*testing.T, *brokers.VHost)
 		arguments vhost.Arguments
@@ -660,6 +663,7 @@ func TestRecreationGoesBack(t *testing.T) {
 // A manager crashes while the fence is closed and its sentinels are in the queue, and the next one goes back. If the status was lost and
 // the spec asks for the old arguments again, the old queue looks like the new one.
 func TestRecreationGoesBackFromAClosedFence(t *testing.T) {
+	t.Parallel()
 	for name, lost := range map[string]bool{"the status is known": false, "the status is lost": true} {
 		t.Run(name, func(t *testing.T) {
 			rabbittest.Each(t, func(t *testing.T, vh *brokers.VHost) {
@@ -723,6 +727,7 @@ func TestRecreationGivesBackToAQueueThatIsGone(t *testing.T) {
 
 // Another client deletes the queue, and with it the binding through which its messages come back, while they are moved.
 func TestRecreationGivesBackToAQueueThatIsDeletedMeanwhile(t *testing.T) {
+	t.Parallel()
 	for name, declaresAgain := range map[string]bool{"and stays deleted": false, "and is declared again": true} {
 		t.Run(name, func(t *testing.T) {
 			if declaresAgain {
@@ -903,6 +908,7 @@ func (r *recreating) strandDelete() *netfault.FrameProxy {
 // RabbitMQ gets the delete of a swap when Warren's connection is gone. Until the queue is gone, or so much time has passed that no delete
 // can be under way, the fence refuses what would be lost with the queue.
 func TestRecreationWhoseDeleteArrivesLater(t *testing.T) {
+	t.Parallel()
 	for name, arrives := range map[string]bool{"while Warren waits for it": true, "never": false} {
 		t.Run(name, func(t *testing.T) {
 			if !arrives { // RabbitMQ notes after half a minute that the connection is gone, which holds a sentinel
@@ -1001,6 +1007,7 @@ func isFenced(vh *brokers.VHost) bool {
 
 // What speaks against a recreation is known before anything is changed.
 func TestRecreationIsRefused(t *testing.T) {
+	t.Parallel()
 	pendingRetry := func(vh *brokers.VHost) {
 		atMostOnce := vhost.Arguments{vhost.ArgDeadLetterExchange: "", vhost.ArgDeadLetterRoutingKey: "orders"}
 		vh.DeclareQueue("source", rabbittest.Quorum(atMostOnce))

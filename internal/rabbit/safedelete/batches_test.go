@@ -107,6 +107,7 @@ func tierAndMain(vh *brokers.VHost, name string) []string {
 // The groups of a batch are independent. A group that is not empty behind the fence is retained, with the error of a single
 // deletion. The other groups are deleted.
 func TestTheGroupsOfABatchAreIndependent(t *testing.T) {
+	t.Parallel()
 	for name, test := range map[string]struct {
 		step    string
 		trouble func(t *testing.T, vh *brokers.VHost)

@@ -19,6 +19,7 @@ import (
 // A sentinel that expires from a tier to a main queue behind the same fence arrives three minutes later, and the fence must stay until
 // then. A slow management API must not cause that.
 func TestNoSentinelExpiresBehindItsOwnFence(t *testing.T) {
+	t.Parallel()
 	for name, test := range map[string]struct {
 		since string // the step from which requests are slow
 		slow  func(request *http.Request) bool

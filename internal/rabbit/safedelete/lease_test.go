@@ -22,6 +22,7 @@ import (
 
 // A process that loses its lease during a deletion deletes nothing from then on, and leaves its fence to the next leader.
 func TestLostLease(t *testing.T) {
+	t.Parallel()
 	for step, sentinels := range map[string]int{
 		safedelete.StepPrechecked: 0, safedelete.StepFenced: 0, safedelete.StepProven: 2, safedelete.StepSettled: 2,
 	} {
@@ -81,6 +82,7 @@ func TestLostLease(t *testing.T) {
 
 // A process that loses its lease during a recreation declares, binds and unbinds nothing from then on.
 func TestLostLeaseDuringARecreation(t *testing.T) {
+	t.Parallel()
 	for _, step := range []string{recreate.StepProbed, recreate.StepHoldDeclared, recreate.StepRecorded, recreate.StepHoldBound} {
 		t.Run(step, func(t *testing.T) {
 			rabbittest.Each(t, func(t *testing.T, vh *brokers.VHost) {

@@ -21,6 +21,7 @@ import (
 // The connection is lost after the request to delete a queue, and RabbitMQ deletes the queue later. Warren declares the queue again after
 // that, or not at all, and no message that the queue accepted is lost.
 func TestADeletionThatIsNotAnswered(t *testing.T) {
+	t.Parallel()
 	for name, early := range map[string]bool{"while Warren waits for it": true, "later": false} {
 		t.Run("ends "+name, func(t *testing.T) {
 			rabbittest.Each(t, func(t *testing.T, vh *brokers.VHost) {
