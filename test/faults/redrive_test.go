@@ -14,7 +14,6 @@ import (
 	. "github.com/onsi/gomega"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
-	"k8s.io/utils/ptr"
 
 	"github.com/warren-mq/warren/api/v1alpha1"
 	"github.com/warren-mq/warren/test/brokers"
@@ -157,7 +156,7 @@ var _ = Describe("A Redrive", Label("redrive"), func() {
 			r.EventuallyRedrive("again", Condition("Ready", metav1.ConditionUnknown, v1alpha1.ReasonBlocked))
 			private.Eval("rabbit_alarm:clear_alarm(" + memory + ").")
 		})
-		r.EditRedrive("again", func(spec *v1alpha1.RedriveSpec) { spec.Rate = ptr.To(intstr.FromString(v1alpha1.Unlimited)) })
+		r.EditRedrive("again", func(spec *v1alpha1.RedriveSpec) { spec.Rate = new(intstr.FromString(v1alpha1.Unlimited)) })
 		r.rate = 0
 		r.expectMoved(0)
 	})
