@@ -240,7 +240,7 @@ func breaksOrder(t *trial) {
 	for i, m := range t.sent[1:] {
 		before := t.sent[i]
 		if early := t.journal.doneAt(before.id).Sub(t.journal.startsOf(m.id)[0]); early > 0 {
-			t.addMistake("the handler of message %s began %s before the one of message %s was done", m.id, early, before.id)
+			t.addMistake("the handler of message %s began %s before the handler of message %s had returned", m.id, early, before.id)
 		}
 	}
 }
