@@ -90,7 +90,7 @@ const (
 	noArgument             fault = "consumes without x-warren-contract"
 	pausesForever          fault = "does not end a pause"
 	pausesUntilRemoved     fault = "pauses until the contract asks for no pause"
-	ignoresSettings        fault = "has four handlers, whatever it is told"
+	ignoresSettings        fault = "has four handlers instead of WARREN_CONCURRENCY"
 	polls                  fault = "polls with basic.get"
 )
 
