@@ -17,7 +17,6 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/log"
@@ -83,15 +82,8 @@ func Setup(mgr ctrl.Manager, connections *brokers.Pool) (metrics.Source, error) 
 		Watches(&v1alpha1.ConsumerQueue{}, r.countHandler()).
 		WatchesRawSource(source.Channel(r.pool.BrokerConnectionEvents,
 			&handler.TypedEnqueueRequestForObject[*v1alpha1.BrokerConnection]{})).
-		WithOptions(options()).
+		WithOptions(fairqueue.Options(workers)).
 		Complete(r)
-}
-
-func options() controller.Options {
-	return controller.Options{
-		MaxConcurrentReconciles: workers, ReconciliationTimeout: trigger.ReconciliationTimeout,
-		NewQueue: fairqueue.NewFor(fairqueue.Limits{Namespace: workers / 2, Background: workers / 2}),
-	}
 }
 
 // countHandler enqueues a BrokerConnection when ConsumerQueues are created or deleted: immediately for the first ConsumerQueue, which waits

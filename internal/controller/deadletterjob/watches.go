@@ -9,7 +9,6 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/log"
@@ -21,7 +20,6 @@ import (
 	"github.com/warren-mq/warren/internal/controller/brokers"
 	"github.com/warren-mq/warren/internal/controller/conditions"
 	"github.com/warren-mq/warren/internal/controller/fairqueue"
-	"github.com/warren-mq/warren/internal/controller/trigger"
 )
 
 // workers is how many jobs of a kind are reconciled at a time. Half of them may be of one namespace, because counting takes
@@ -60,15 +58,8 @@ func Setup(mgr ctrl.Manager, kind Kind, tasks *Tasks, finder *Finder) (*Reconcil
 		Watches(&v1alpha1.BrokerConnection{}, handler.EnqueueRequestsFromMapFunc(r.ofConnection),
 			builder.WithPredicates(usabilityChanged())).
 		WatchesRawSource(source.TypedChannel(enqueued, enqueue)).
-		WithOptions(options()).
+		WithOptions(fairqueue.Options(workers)).
 		Complete(r)
-}
-
-func options() controller.Options {
-	return controller.Options{
-		MaxConcurrentReconciles: workers, ReconciliationTimeout: trigger.ReconciliationTimeout,
-		NewQueue: fairqueue.NewFor(fairqueue.Limits{Namespace: workers / 2, Background: workers / 2}),
-	}
 }
 
 // affectsJobs passes events that change whether messages of a ConsumerQueue can be taken.

@@ -5,9 +5,12 @@ import (
 	"time"
 
 	"k8s.io/client-go/util/workqueue"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/controller/priorityqueue"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/warren-mq/warren/internal/controller/trigger"
 )
 
 // Queue is a priority queue that serves namespaces round-robin. Priorities order the requests of one namespace. As in controller-runtime's
@@ -37,6 +40,15 @@ const Background = handler.LowPriority
 // Limits are the maximum numbers of concurrent reconciliations of one namespace: of all its requests, and of its background requests. Each
 // is at least one.
 type Limits struct{ Namespace, Background int }
+
+// Options returns the options of a controller whose reconciliations take seconds if a broker does not answer. One namespace takes at most
+// half of the workers.
+func Options(workers int) controller.Options {
+	return controller.Options{
+		MaxConcurrentReconciles: workers, ReconciliationTimeout: trigger.ReconciliationTimeout,
+		NewQueue: NewFor(Limits{Namespace: workers / 2, Background: workers / 2}),
+	}
+}
 
 // NewFor returns a function that makes the queue of a controller. The metrics of the queue have its name. The limiter sets the delays of
 // requests that are added with RateLimited.

@@ -290,3 +290,18 @@ func TestShutDown(t *testing.T) {
 		topologytest.Equal(t, "shutdown", true, <-ended)
 	})
 }
+
+func TestOneNamespaceCannotTakeAllWorkers(t *testing.T) {
+	t.Parallel()
+	const workers = 4
+	queue := Options(workers).NewQueue("", nil)
+	defer queue.ShutDown()
+	for i := range workers {
+		queue.Add(reconcile.Request{NamespacedName: types.NamespacedName{Namespace: "shop", Name: fmt.Sprint(i)}})
+	}
+	taken := 0
+	for ; queue.Len() > 0; taken++ {
+		queue.Get()
+	}
+	topologytest.Equal(t, "workers of the namespace", workers/2, taken)
+}
