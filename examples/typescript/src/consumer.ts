@@ -22,7 +22,7 @@ export type Handler<T> = (message: Message<T>, signal: AbortSignal) => Promise<v
 /** No attempt can help: the message goes to the dead-letter queue. */
 export class Permanent extends Error {}
 
-/** The message failed and is done with. */
+/** The message failed, and is acknowledged without another attempt. */
 export class Discard extends Error {}
 
 /** The message failed, and waits for at least this time if a tier is that long. */
@@ -32,7 +32,7 @@ export class RetryAfter extends Error {
   }
 }
 
-/** Not yet, which is no failure. */
+/** Delays the message without using an attempt. */
 export class Defer extends Error {
   constructor(readonly delayMilliseconds: number) {
     super("deferred");
@@ -61,9 +61,10 @@ interface Arrival {
   arrived: number;
 }
 
-/** The life of one channel. What it delivered can be settled on it alone. */
+/** One channel. Only this channel can settle its deliveries. */
 class Session {
   readonly id = randomUUID();
+  readonly began = Date.now();
   readonly waiting: Arrival[] = [];
   readonly working = new Set<Promise<void>>();
   readonly paused = new AbortController(); // aborted when the contract asks for a pause
@@ -72,7 +73,7 @@ class Session {
 
   constructor(readonly channel: Channel, public contract: Contract) {}
 
-  /** Is aborted when results of this session are void. */
+  /** Is aborted when this session can settle no delivery any more. */
   get over(): AbortSignal {
     return this.controller.signal;
   }
@@ -119,15 +120,15 @@ export class Consumer<T> {
     const watch = setInterval(() => void this.reloadContract(), 30_000);
     const shortest = 250, longest = 10_000;
     for (let pause = shortest; !stop.aborted; pause = Math.min(2 * pause, longest)) {
-      const began = Date.now();
       try {
         await this.consume(stop);
       } catch (failure) {
         this.options.log("disconnected", { reason: String(failure) });
       }
-      if (Date.now() - began > longest) {
+      if (this.session && Date.now() - this.session.began > pause) { // it lasted longer than the pause before it
         pause = shortest;
       }
+      this.session = undefined;
       await sleep(pause * (0.8 + 0.4 * Math.random()), stop);
     }
     clearInterval(watch);
@@ -147,7 +148,7 @@ export class Consumer<T> {
         session.contract = contract;
       }
     } catch (failure) {
-      this.options.log("contract not read", { reason: String(failure) }); // the one at hand still holds
+      this.options.log("contract not read", { reason: String(failure) }); // the session keeps its contract
     }
   }
 
@@ -227,8 +228,8 @@ export class Consumer<T> {
   }
 
   /**
-   * Finishes what has begun, and gives back the rest. The order matters: RabbitMQ forgets acknowledgements that come shortly before a
-   * channel is closed, and a cancel after them makes it apply them. What is given back before the cancel would come again at once.
+   * Waits for running handlers, cancels, and returns the other deliveries. Without the cancel, RabbitMQ may drop acknowledgements that
+   * were sent shortly before the channel closes. Messages that are returned before it would come to this consumer again.
    */
   private async drain(session: Session, consumerTag: string): Promise<void> {
     session.draining = true;
@@ -289,7 +290,7 @@ export class Consumer<T> {
     }
   }
 
-  /** Publishes a copy until the broker has taken it, or until the original must go back, and returns what settles the original then. */
+  /** Publishes a copy until the broker has confirmed it, or the original must be returned. Returns the verb that settles the original. */
   private async copy(
     session: Session, message: ConsumeMessage, delivery: Delivery, outcome: Outcome, returnAt: number,
   ): Promise<Settlement> {

@@ -34,7 +34,7 @@ export interface Contract {
 
 export type Headers = Record<string, unknown>;
 
-/** What is known of a message before it is handled. */
+/** A message as the broker delivers it. */
 export interface Delivery {
   exchange: string;
   routingKey: string;
@@ -74,7 +74,7 @@ export interface Progress {
   originalRoutingKey: string;
 }
 
-/** So many deliveries without a success or a failure mean that the message ends the process: do not handle it. */
+/** After this many deliveries without a result, the consumer does not handle the message: it may end the process each time. */
 export const crashLimit = 20;
 
 const apiVersion = "contract.warren.dev/v1";
@@ -124,7 +124,7 @@ export function timeLimits(contract: Contract, prefetch: number, concurrency: nu
   return { handler: (0.8 * timeout) / Math.ceil(prefetch / concurrency), held: 0.95 * timeout };
 }
 
-/** Says how far a message has come. */
+/** Returns the attempt of a message, and its original route. */
 export function read(contract: Contract, delivery: Delivery): Progress {
   const headers = delivery.headers ?? {};
   const retries = failedElsewhere(contract, headers) ? 0 : count(headers["x-retry-count"]);
@@ -143,7 +143,7 @@ export function read(contract: Contract, delivery: Delivery): Progress {
   };
 }
 
-/** Says what to do with a message. */
+/** Returns what to do with a message after an outcome. */
 export function decide(contract: Contract, delivery: Delivery, outcome: Outcome): Action {
   switch (outcome.result) {
     case "succeeded":
@@ -230,7 +230,7 @@ function routeOf({ exchange, routingKey }: Route): Route {
   return { exchange, routingKey };
 }
 
-// CC and BCC would route the copy once more; the broker counts by the others, or delivers them as its own.
+// CC and BCC would route the copy again. The other headers are the broker's own counts.
 const leftOut = /^(CC|BCC|x-death|x-delivery-count|x-acquired-count|x-(first|last)-death-.*)$/;
 
 const aboutFailure = /^x-failure-(kind|message|time|queue|client)$/;

@@ -1,4 +1,4 @@
-// The program that warren-conformance tests: it does what the body of a message says. Replace decode and handle by your own.
+// The program that warren-conformance tests: it does what the body of a message says. Replace decode and handle with your own.
 import { readFile } from "node:fs/promises";
 import { setTimeout as delay } from "node:timers/promises";
 import { Consumer, Permanent, type Message } from "./consumer.js";

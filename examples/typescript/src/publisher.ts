@@ -67,7 +67,7 @@ export class Publisher {
     await link?.close();
   }
 
-  /** All who publish at the same time wait for the same channel. */
+  /** Opens the channel that concurrent publishes share. */
   private open(): Promise<Line> {
     this.line ??= this.openLine().catch((failure: unknown) => {
       this.line = undefined;
