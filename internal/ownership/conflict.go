@@ -32,8 +32,8 @@ type doubt int
 const (
 	// certain: the status was recorded at the address of the view, or the view has no address to compare, or the namespace is the same.
 	certain doubt = iota
-	// claimed: the status of another namespace was recorded at another address.
-	claimed
+	// recordedElsewhere: the status of another namespace was recorded at another address.
+	recordedElsewhere
 	// moved: the status of the ConsumerQueue of the view was recorded at another address than its connection has now.
 	moved
 )
@@ -121,7 +121,7 @@ const (
 func (c Candidate) outranks(other Candidate, about overlap) bool {
 	mine, theirs := c.precedence(about.about), other.precedence(about.theirs())
 	switch {
-	case mine >= holder && c.doubt == certain && other.doubt == claimed:
+	case mine >= holder && c.doubt == certain && other.doubt == recordedElsewhere:
 		return true
 	case theirs >= holder && c.doubt == moved && other.namespace() != c.namespace():
 		return false

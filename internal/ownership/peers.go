@@ -314,7 +314,7 @@ func (v View) doubtOf(cq *v1alpha1.ConsumerQueue) doubt {
 	case v.address == "", recorded.Cluster.Endpoint == v.address && v.here.IsIn(recorded):
 		return certain
 	case v.isForeign(cq):
-		return claimed
+		return recordedElsewhere
 	case client.ObjectKeyFromObject(cq) == client.ObjectKeyFromObject(v.self) && recorded.Cluster.Known():
 		return moved
 	}

@@ -225,7 +225,7 @@ func TestCopiesInFlightAtTheEndOfAConnection(t *testing.T) {
 	t.Parallel()
 	p := quiescent()
 	p.outlet.inFlight[1], p.outlet.inFlight[2] = &item{}, &item{}
-	p.doubt()
+	p.countUnsure()
 	topologytest.Equal(t, "moved", 2, p.moved)
 	topologytest.Equal(t, "not confirmed", 2, p.unanswered)
 	topologytest.Equal(t, "unsure", 2, p.unsure)

@@ -117,16 +117,16 @@ func (m *move) pass(ctx context.Context) (done bool, err error) {
 		m.report(progress)
 	}()
 	if err != nil {
-		err = p.ended(err) // before doubt: a copy that the broker has surely refused is not moved
-		p.doubt()
+		err = p.ended(err) // before countUnsure: a copy that the broker has surely refused is not moved
+		p.countUnsure()
 		return false, err
 	}
 	if err := p.countAgain(ctx); err != nil {
-		p.doubt()
+		p.countUnsure()
 		return false, err
 	}
 	if err := p.giveBack(ctx); err != nil && (p.Delete || p.mayHaveLostAcknowledgements()) {
-		p.doubt()
+		p.countUnsure()
 		return false, errors.Join(p.stopReason, err)
 	}
 	p.removed = p.moved

@@ -246,9 +246,9 @@ func (b *batch) deleteWithin(ctx context.Context) error {
 		return err
 	}
 	for _, g := range b.groups {
-		b.doubt(g, preflight{b}.checkUnhindered(g, policies))
+		b.fail(g, preflight{b}.checkUnhindered(g, policies))
 	}
-	if b.doubtful() {
+	if b.anyFailed() {
 		return errReleased
 	}
 	if err := b.recordDelete(ctx); err != nil {
@@ -277,8 +277,8 @@ func (b *batch) slow(format string, args ...any) error {
 	return b.deleter.errs.Because([]error{brokererr.ErrUnproven, errSlow}, text)
 }
 
-// doubt records why a group cannot be deleted.
-func (b *batch) doubt(g *group, why error) {
+// fail records why a group cannot be deleted.
+func (b *batch) fail(g *group, why error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if g.err == nil {
@@ -286,14 +286,15 @@ func (b *batch) doubt(g *group, why error) {
 	}
 }
 
-// doubtIn is doubt, but ignores an error that only reports the end of the context.
-func (b *batch) doubtIn(ctx context.Context, g *group, why error) {
+// failUnlessEnded is fail, but ignores an error that only reports the end of the context.
+func (b *batch) failUnlessEnded(ctx context.Context, g *group, why error) {
 	if ended := ctx.Err(); ended == nil || !errors.Is(why, ended) {
-		b.doubt(g, why)
+		b.fail(g, why)
 	}
 }
 
-func (b *batch) doubtful() bool {
+// anyFailed reports whether a group cannot be deleted.
+func (b *batch) anyFailed() bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return slices.ContainsFunc(b.groups, func(g *group) bool { return g.err != nil })

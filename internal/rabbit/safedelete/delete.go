@@ -56,7 +56,7 @@ func (r removal) delete(ctx context.Context) error {
 
 // next returns the next group to delete; nil if none is left, or if no further deletion may begin.
 func (r removal) next(ctx context.Context, groups <-chan *group) *group {
-	if r.doubtful() || ctx.Err() != nil {
+	if r.anyFailed() || ctx.Err() != nil {
 		return nil
 	}
 	return <-groups
@@ -76,9 +76,9 @@ func (r removal) deleteFrom(ctx context.Context, g *group, groups <-chan *group)
 	})
 	switch {
 	case errors.Is(own, crashpoint.ErrCrashed):
-		r.doubt(g, crashpoint.ErrCrashed)
+		r.fail(g, crashpoint.ErrCrashed)
 	case err != nil:
-		r.doubt(g, wrapQueue(queue, err))
+		r.fail(g, wrapQueue(queue, err))
 	case g != nil: // the channel is older than channelAge
 		r.deleteFrom(ctx, g, groups)
 	}

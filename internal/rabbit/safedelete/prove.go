@@ -47,7 +47,7 @@ type verdicts map[string]verdict
 // queue. Each channel serves a queue once, so that it is new to the queue.
 func (p proof) proveAll(ctx context.Context) error {
 	results, pending := verdicts{}, p.queues()
-	for attempt := 0; attempt < attempts && len(pending) > 0 && !p.doubtful(); attempt++ {
+	for attempt := 0; attempt < attempts && len(pending) > 0 && !p.anyFailed(); attempt++ {
 		if attempt > 0 {
 			if err := retry.Sleep(ctx, p.deleter.errs, p.deleter.Timeouts.Settle/attempts); err != nil {
 				return err
@@ -60,11 +60,11 @@ func (p proof) proveAll(ctx context.Context) error {
 	}
 	for _, g := range p.groups {
 		for _, queue := range g.queues {
-			p.doubtIn(ctx, g, results[queue].err)
+			p.failUnlessEnded(ctx, g, results[queue].err)
 		}
 	}
 	switch {
-	case p.doubtful():
+	case p.anyFailed():
 		return errReleased
 	case ctx.Err() != nil:
 		return p.deleter.errs.Unreachable(ctx.Err())
@@ -76,7 +76,7 @@ func (p proof) proveAll(ctx context.Context) error {
 // message in between.
 func (p proof) proveDrained(ctx context.Context, queues []string, results verdicts) error {
 	for range maxDrains {
-		if p.drain(ctx, queues); p.doubtful() {
+		if p.drain(ctx, queues); p.anyFailed() {
 			return nil
 		}
 		if ended := ctx.Err(); ended != nil {

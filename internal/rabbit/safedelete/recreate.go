@@ -201,7 +201,7 @@ func (b *batch) drain(ctx context.Context, queues []string) {
 	for _, queue := range queues {
 		if b.drains(queue) {
 			g := b.recreationOf(queue)
-			b.doubtIn(ctx, g, g.recreation.Drain(ctx))
+			b.failUnlessEnded(ctx, g, g.recreation.Drain(ctx))
 		}
 	}
 }
@@ -210,10 +210,10 @@ func (b *batch) drain(ctx context.Context, queues []string) {
 func (b *batch) recordDelete(ctx context.Context) error {
 	for _, g := range b.groups {
 		if g.recreation != nil {
-			b.doubt(g, g.recreation.RecordDelete(ctx))
+			b.fail(g, g.recreation.RecordDelete(ctx))
 		}
 	}
-	if b.doubtful() {
+	if b.anyFailed() {
 		return errReleased
 	}
 	return nil

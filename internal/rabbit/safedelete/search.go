@@ -161,7 +161,7 @@ func (s *search) checkNoneArriving(ctx context.Context, queue string) error {
 		again = statsLag
 	}
 	s.deletions.refreshIn(again, s.observer.RequestRefresh)
-	return s.errs.Fail(brokererr.ErrUnproven, "a sentinel that expired in queue %q may still be on its way", queue)
+	return s.errs.Fail(brokererr.ErrUnproven, "a sentinel that expired in queue %q may not have reached its next queue yet", queue)
 }
 
 // takeAll takes the sentinels of the given origins out of a queue, and reports whether the queue exists. It fails if the queue may still
@@ -193,7 +193,7 @@ func (s *search) takeAll(ctx context.Context, queue string, origins []string, ma
 		"most %d of them", queue, limit)
 }
 
-// awaitNoConsumers counts the messages of a queue once it has no consumers, or settle is over.
+// awaitNoConsumers counts the messages of a queue once it has no consumers, or settle has passed.
 func (s *search) awaitNoConsumers(ctx context.Context, queue string) (now amqp.Queue, exists bool, err error) {
 	now, exists, err = s.held(ctx, s.cluster, queue)
 	for begun := time.Now(); err == nil && now.Consumers > 0 && time.Since(begun) < s.settle; {
