@@ -45,7 +45,7 @@ down() {
   say "the cluster is gone"
 }
 
-# run stops the cluster however the command ends.
+# run starts the cluster if none is running, and stops only a cluster that it started, also if the command fails.
 run() {
   "${WAY}_running" || trap down EXIT
   alone cluster up >/dev/null

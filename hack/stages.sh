@@ -29,7 +29,7 @@ beside() {
   echo $! >"$printed.$name.pid"
 }
 
-# await NAME waits for a stage that runs beside others, and prints its output. Its time is the time of the wait.
+# await NAME waits for a stage that runs beside others, and prints its output. Its time is only the time spent waiting.
 await() { stage "$1" awaited "$1"; }
 
 awaited() {

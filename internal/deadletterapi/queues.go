@@ -46,8 +46,8 @@ func tableOf(queues []v1alpha1.DeadLetterQueue, now time.Time) *metav1.Table {
 		ColumnDefinitions: []metav1.TableColumnDefinition{
 			{Name: "Name", Type: "string", Format: "name", Description: "the ConsumerQueue"},
 			{Name: "Queue", Type: "string", Description: "the dead-letter queue at the broker"},
-			{Name: "Messages", Type: "string", Description: "how many messages there were"},
-			{Name: "Counted", Type: "string", Description: "how long ago they were counted"},
+			{Name: "Messages", Type: "string", Description: "the number of messages at the last count"},
+			{Name: "Counted", Type: "string", Description: "the age of the last count"},
 			{
 				Name: "Under way", Type: "string",
 				Description: "how many messages running Redrives and Purges have yet to examine, move or delete",

@@ -188,7 +188,7 @@ func (m model) text() string {
 	return text
 }
 
-func TestDecidedOnce(t *testing.T) {
+func TestAHandoverDecisionIsKept(t *testing.T) {
 	t.Parallel()
 	one := controllertest.BeingDeleted(controllertest.Synced(t, "one", `{queue: {name: one}, deadLetter: {queue: {name: grave}}}`, ""))
 	other := controllertest.BeingDeleted(controllertest.Synced(t, "other", `{queue: {name: other}, deadLetter: {queue: {name: grave}}}`, ""))

@@ -46,15 +46,15 @@ type Argument struct {
 }
 
 // Combine names which of an argument and a policy wins.
-type Combine string
+type Combine int
 
 // The ways in which RabbitMQ combines an argument with a policy. Sources: RabbitMQ documentation; measurements for overflow and
 // delivery-limit; the source of 4.3.6 for timeouts, delays and the group size.
 const (
-	ArgumentWins Combine = "the argument"
-	PolicyWins   Combine = "the policy"
-	LowerWins    Combine = "the lower of both"
-	HigherWins   Combine = "the higher of both"
+	ArgumentWins Combine = iota
+	PolicyWins
+	LowerWins
+	HigherWins
 )
 
 // ArgumentTable lists the arguments of quorum queues that Warren supports. RabbitMQ cannot change any of them on an existing

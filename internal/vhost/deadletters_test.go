@@ -181,7 +181,7 @@ func TestDeadLettersOfALongChain(t *testing.T) {
 }
 
 // A search with too many steps ends, and finds that the object is needed. All questions together have as many steps as one.
-func TestASearchEnds(t *testing.T) {
+func TestASearchStopsAtItsStepLimit(t *testing.T) {
 	t.Parallel()
 	const count = 500
 	key := "never"

@@ -168,7 +168,7 @@ func isASCII(text string) bool {
 var dependsOnLocale = regexp.MustCompile(`(?s)^(?:[^\\]|\\.)*?(?:\\[wWsSbB]|\(\?[ms]*i)`)
 
 // commonSyntax matches patterns that mean the same in PCRE and in regexp2, which follows .NET. Each has syntax that the other lacks: octal
-// numbers, POSIX classes, subtracted classes, recursion, conditions, names.
+// numbers, POSIX classes, subtracted classes, recursion, conditions, named groups.
 var commonSyntax = func() *regexp.Regexp {
 	const (
 		literal  = `[^\\\[\](){}*+?|^$]`

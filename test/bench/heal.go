@@ -53,7 +53,7 @@ func (w *world) setEvents(ctx context.Context, announced bool) error {
 	})
 }
 
-// receivesEvents reports whether the manager receives events, or returns a reason why not.
+// receivesEvents reports whether the status agrees with events: the manager receives them, or the status says why it does not.
 func receivesEvents(known *v1alpha1.BrokerCapabilities, events bool) bool {
 	return known != nil && known.Events == events && (known.EventsReason == "") == events
 }

@@ -219,7 +219,7 @@ var _ = Describe("kubectl warren ui", Extended, func() {
 		b.follow(`//a[text()="Move back…"]`, "Move dead letters of orders back")
 		b.run(chromedp.SetValue("#to", "Original"))
 		b.follow(`//button[text()="Count"]`, "Move all messages, uncounted?")
-		Eventually(b.text).Should(SatisfyAll(ContainSubstring("the exchange that each was first published to"), ContainSubstring("100 a second")))
+		Eventually(b.text).Should(SatisfyAll(ContainSubstring("the exchange that each message was first published to"), ContainSubstring("100 a second")))
 		b.run(chromedp.NavigateBack(), chromedp.WaitVisible("#to"), chromedp.SetValue("#to", "Main"))
 		b.follow(`//button[text()="Count"]`, "Move all messages, uncounted?")
 		Eventually(b.text).Should(ContainSubstring("the main queue"))

@@ -31,7 +31,7 @@ const Long = SpecPriority(1)
 // Extended labels a spec or container that only `make test-all` runs.
 var Extended = Label("extended")
 
-// ExtendedUnless is Extended for the other entries of a table.
+// ExtendedUnless returns Extended, or no label for an entry of a table that `make test` runs, too.
 func ExtendedUnless(quick bool) Labels {
 	if quick {
 		return nil

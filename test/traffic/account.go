@@ -87,7 +87,7 @@ func Account(tb testing.TB, vhost *brokers.VHost, of Accounting) Report {
 }
 
 // Drain removes the messages from queues, by default all queues of the vhost, until none arrives for quiet. It returns the
-// IDs of the messages by queue, and how many of Warren's sentinels it has removed beside them.
+// IDs of the messages by queue, and how many of Warren's sentinels it has removed besides them.
 func Drain(
 	tb testing.TB, vhost *brokers.VHost, quiet time.Duration, queues ...string,
 ) (found map[string][]string, sentinels int) {

@@ -74,7 +74,7 @@ func (v *vhostScope) pauseConsumers(next plan.Recreation, moment plan.Moment, in
 func (v *vhostScope) giveUpPause(moment plan.Moment, why string) {
 	status := moment.Status
 	status.BackOutReason = v1alpha1.BackOutPauseEnded
-	status.BackOutMessage = conditions.TruncateEncoded("its consumers paused, but the recreation could not begin: "+why, maxValue)
+	status.BackOutMessage = conditions.TruncateEncoded("its consumers paused, but the recreation could not begin, because "+why, maxValue)
 	finished := plan.Finished(status, metav1.NewTime(moment.Now).Rfc3339Copy())
 	v.status.Recreation = &finished
 	v.recreations.release(v.key())

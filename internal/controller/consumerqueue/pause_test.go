@@ -98,7 +98,7 @@ func TestConsumersPauseUntilTheQueueIsNew(t *testing.T) {
 
 func TestConsumersThatAreNotAskedToPause(t *testing.T) {
 	t.Parallel()
-	const waits = `queue "orders" is recreated when its 2 consumers are gone`
+	const waits = `Warren recreates queue "orders" after its 2 consumers have stopped`
 	for name, test := range map[string]struct {
 		spec    string
 		prepare func(*recreationWorld)
@@ -229,7 +229,7 @@ func TestAPauseWithoutARecreation(t *testing.T) {
 	w.once()
 	last := w.get().Status.Recreation.LastResult
 	topologytest.Equal(t, "reason", v1alpha1.BackOutPauseEnded, last.Reason)
-	topologytest.Equal(t, "message", `its consumers paused, but the recreation could not begin: queue "orders" is recreated when its 2 consumers are gone`, last.Message)
+	topologytest.Equal(t, "message", `its consumers paused, but the recreation could not begin, because Warren recreates queue "orders" after its 2 consumers have stopped`, last.Message)
 	age := func(ago time.Duration) {
 		cq := w.get()
 		cq.Status.Recreation.LastResult.Time = metav1.NewTime(time.Now().Add(-ago).Truncate(time.Second))

@@ -131,7 +131,7 @@ func (v *vhostScope) decideRecreation(next plan.Recreation, moment plan.Moment) 
 			"queue %q is about to be recreated", next.Queue.Name)}, nil
 	case !v.recreations.reserve(key, v.place(), false):
 		return plan.Verdict{Reason: v1alpha1.ReasonRecreationPending, Again: slotAgain, Message: fmt.Sprintf(
-			"queue %q is recreated when another recreation ends: %d queues of this vhost are being recreated, which is the maximum",
+			"Warren recreates queue %q when another recreation ends: %d queues of this vhost are being recreated, which is the maximum",
 			next.Queue.Name, maxRecreations)}, nil
 	}
 	return verdict, begunStatus(next, moment, inspected.seen)
@@ -346,7 +346,7 @@ func (v *vhostScope) finishRecreation(ctx context.Context, status v1alpha1.Recre
 	v.recreations.release(v.key())
 	result := finished.LastResult
 	metrics.Recreations.Inc(string(result.Result))
-	log.FromContext(ctx).Info("A recreation is over", "queue", result.Queue, "result", result.Result, "reason", result.Reason,
+	log.FromContext(ctx).Info("The recreation has ended", "queue", result.Queue, "result", result.Result, "reason", result.Reason,
 		"messages", status.Moved)
 	if result.Result == v1alpha1.RecreationBackedOut {
 		v.addBackedOutEvent(result.Queue, result.Message)

@@ -13,7 +13,7 @@ import (
 type holdings struct {
 	// owned are the objects that may be deleted.
 	owned []v1alpha1.TopologyEntry
-	// retained are the objects that are retained whatever the policy.
+	// retained are the objects that are not deleted, with the reasons.
 	retained []plan.Retained
 	// unconfirmed are queues that either Warren or another client declared.
 	unconfirmed map[string]bool

@@ -43,8 +43,8 @@ func (v *vhostScope) sharedWithoutConsent() []v1alpha1.Advisory {
 			"This ConsumerQueue keeps using it. Ask the owner to add the namespace, or choose another name",
 			shared.ID, shared.Field, v.cq.Namespace)
 		if shared.Holds {
-			message = fmt.Sprintf("a ConsumerQueue of another namespace, which %s does not name, keeps using %v. "+
-				"Name the namespace, or ask its users to choose another name", shared.Field, shared.ID)
+			message = fmt.Sprintf("%v is used by a ConsumerQueue of another namespace that %s does not list. "+
+				"Add the namespace, or ask its users to choose another name", shared.ID, shared.Field)
 		}
 		advisories[i] = v1alpha1.Advisory{Code: v1alpha1.AdvisorySharedWithoutConsent, Name: shared.ID.Name, Message: message}
 	}

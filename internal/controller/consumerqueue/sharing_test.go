@@ -127,8 +127,8 @@ func TestSharedWithoutConsent(t *testing.T) {
 		own, other *v1alpha1.ConsumerQueue
 		message    string
 	}{
-		"the holder": {holder, user, "a ConsumerQueue of another namespace, which spec.deadLetter.queue.sharedWith does not name, keeps using " +
-			`queue "grave". Name the namespace, or ask its users to choose another name`},
+		"the holder": {holder, user, `queue "grave" is used by a ConsumerQueue of another namespace that spec.deadLetter.queue.sharedWith does not ` +
+			`list. Add the namespace, or ask its users to choose another name`},
 		"the user": {user, holder, `queue "grave" belongs to a ConsumerQueue in another namespace, whose spec.deadLetter.queue.sharedWith does not ` +
 			`name namespace "zoo" any more. This ConsumerQueue keeps using it. Ask the owner to add the namespace, or choose another name`},
 	} {

@@ -51,7 +51,7 @@ type Task struct {
 	Progress       mover.Progress
 	// waitsSince is when the move began to wait; zero if it does not wait.
 	waitsSince time.Time
-	// reclaimed is what the move waited for when another job needed its slot; zero if the move kept its slot.
+	// reclaimed is the progress when the move was stopped to give its slot to another job; zero if it kept its slot.
 	reclaimed mover.Progress
 	// Err is why the move cannot continue.
 	Err error

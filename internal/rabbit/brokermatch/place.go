@@ -43,7 +43,7 @@ type PlaceChecker struct {
 type list struct {
 	began time.Time
 	done  chan struct{} // closed when the list has ended
-	// The lock of the PlaceChecker guards the following. ended is zero until the list has ended.
+	// PlaceChecker.mu guards ended and err. ended is zero until the list has ended.
 	ended time.Time
 	err   error
 }

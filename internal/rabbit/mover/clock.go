@@ -210,7 +210,7 @@ func (p *pass) checkDestination(now time.Time) error {
 	}
 	limit := p.Settings().MaxDepth
 	p.room = max(0, limit-depth-len(p.outlet.inFlight))
-	if p.state == DestinationBusy && 10*p.room < limit { // otherwise each message that leaves would start and stop the move
+	if p.state == DestinationBusy && 10*p.room < limit { // otherwise each consumed message would start and stop the move
 		p.room = 0
 	}
 	switch {

@@ -162,7 +162,7 @@ func TestCutWhileMessagesAreDeleted(t *testing.T) {
 }
 
 // The move retries a broker that it cannot reach at first, because it has deleted nothing yet.
-func TestDeleteWhenTheBrokerIsThere(t *testing.T) {
+func TestADeletionRetriesAnUnreachableBroker(t *testing.T) {
 	each(t, func(t *testing.T, vh *brokers.VHost) {
 		vh.Publish("", source, bodies(10)...)
 		proxy := netfault.NewProxy(t, vh.Broker.AMQPURI)

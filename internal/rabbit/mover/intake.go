@@ -38,8 +38,8 @@ type intakeChannel struct {
 	last, cancelled bool
 	delivered       uint64
 	acknowledged    uint64
-	// asked is how many messages were acknowledged at the last question to the broker. removed is the same number at the question
-	// before.
+	// asked is the value of acknowledged when the broker last answered a declaration on the channel, and removed the value of asked
+	// before. The broker has processed the first `removed` acknowledgements.
 	asked, removed uint64
 
 	held      int    // messages that stay

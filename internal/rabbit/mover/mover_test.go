@@ -656,7 +656,7 @@ func TestFailuresThatAreAlike(t *testing.T) {
 		topologytest.Equal(t, "error", nil, err)
 		topologytest.Equal(t, "failed", 20, progress.Failed)
 		topologytest.Equal(t, "examined", 20, progress.Examined())
-		topologytest.Equal(t, "failures that are told of", 1, len(progress.Failures))
+		topologytest.Equal(t, "reported failures", 1, len(progress.Failures))
 		_, err = start(t, vh, func(c *Config) { c.Destination, c.MaxFailures = "", 20 }).Wait()
 		if !errors.Is(err, ErrTooManyFailures) {
 			t.Errorf("got %v", err)

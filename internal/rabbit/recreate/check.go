@@ -232,7 +232,7 @@ func (r *Recreator) checkDeadLetters(ctx context.Context, rec Recreation, info *
 			return err
 		case now.Ready == 0 && now.Consumers == 0:
 		case !rec.Moves:
-			return refuse(MessagesPending, "queue %q is recreated when queue %q, which dead-letters at most once to it, has no messages "+
+			return refuse(MessagesPending, "queue %q must wait: queue %q dead-letters to it at most once, and must first have no messages "+
 				"and no consumers", name, source.Queue)
 		default:
 			return refuse(LossyDeadLetters, "queue %q dead-letters at most once to %q and is in use: its dead letters could be lost",

@@ -116,7 +116,7 @@ func (r *Recreator) bindingsOf(ctx context.Context, rec Recreation, queue string
 	return slices.DeleteFunc(bindings, rec.IsOwn), reasoned(about(queue, err))
 }
 
-// until calls ask until it returns true or the limit is over.
+// until calls ask until it returns true or limit has passed.
 func (r *Recreator) until(ctx context.Context, limit time.Duration, ask func() (bool, error)) error {
 	for begun := time.Now(); ; {
 		done, err := ask()

@@ -41,7 +41,7 @@ func (s *Store) Observe(names vhost.Selection) (vhost.Observed, bool) {
 	return s.Current.observe(names), true
 }
 
-// View calls show with the current snapshot, unless there is none. show must change neither the snapshot nor what it returns.
+// View calls show with the current snapshot, if there is one. show must change neither the snapshot nor what it returns.
 func (s *Store) View(show func(*Snapshot)) {
 	s.reading.RLock()
 	defer s.reading.RUnlock()
@@ -153,7 +153,7 @@ func (s *Store) Close() {
 }
 
 // trust accepts the ETag of a full answer once two successive answers have the same one. RabbitMQ does not compute ETag and content
-// at one moment: during a change, 4.3.6 sent old content with the new ETag, which would hide the change forever.
+// atomically: during a change, 4.3.6 sent old content with the new ETag, which would hide the change forever.
 func (s *Store) trust(etag string) {
 	s.etag = ""
 	if etag == s.lastETag {

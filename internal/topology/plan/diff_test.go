@@ -646,7 +646,7 @@ func TestDiffShadowedByPolicy(t *testing.T) {
 				{Name: "a", Pattern: vhost.ReadPattern("."), ApplyTo: "queues", Definition: definition{"max-length": 1}},
 			},
 			want: []string{
-				`orders: policy "b" may apply (Warren cannot tell, because of its pattern or an equal priority): it sets message-ttl 1 over the queue's none: messages expire early`,
+				`orders: policy "b" may apply (Warren cannot evaluate its pattern, or another policy has the same priority), in which case it sets message-ttl 1 over the queue's none: messages expire early`,
 				`orders: policy "a" sets max-length 1 over the queue's none: messages can be dropped or refused early`,
 			},
 		},
@@ -667,7 +667,7 @@ func TestDiffShadowedByPolicy(t *testing.T) {
 				{Name: "above", Pattern: vhost.ReadPattern("^[[:alpha:]]"), ApplyTo: "queues", Priority: 2, Definition: definition{"message-ttl": 3}},
 			},
 			want: []string{
-				`orders: policy "above" may apply (Warren cannot tell, because of its pattern or an equal priority): it sets message-ttl 3 over the queue's none: messages expire early`,
+				`orders: policy "above" may apply (Warren cannot evaluate its pattern, or another policy has the same priority), in which case it sets message-ttl 3 over the queue's none: messages expire early`,
 				`orders: policy "effective" sets message-ttl 2 over the queue's none: messages expire early`,
 			},
 		},

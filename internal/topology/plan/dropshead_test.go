@@ -50,7 +50,7 @@ func TestDropsMessages(t *testing.T) {
 		},
 		"a policy that may match sets the length": {
 			queue: queue("quorum", vhost.Arguments{}), policies: policy("^[[:alpha:].]+$", "queues", vhost.Arguments{vhost.KeyMaxLength: int64(5)}),
-			want: `policy "limits" may apply (Warren cannot tell, because of its pattern or an equal priority): it sets max-length 5 for queue "orders"`,
+			want: `policy "limits" may apply (Warren cannot evaluate its pattern, or another policy has the same priority), in which case it sets max-length 5 for queue "orders"`,
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

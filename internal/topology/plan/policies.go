@@ -96,7 +96,7 @@ func introduced(p *vhost.Policy, match vhost.Match) (subject string, reason v1al
 	}
 	if match == vhost.MatchUnknown {
 		reason = v1alpha1.AdvisoryReasonPolicyMayApply
-		subject += " may apply (Warren cannot tell, because of its pattern or an equal priority): it"
+		subject += " may apply (Warren cannot evaluate its pattern, or another policy has the same priority), in which case it"
 	}
 	return subject, reason
 }

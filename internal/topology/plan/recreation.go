@@ -205,7 +205,7 @@ func (r Recreation) Permit(m Moment) Verdict {
 		return Verdict{Reason: v1alpha1.ReasonRecreationBlocked, Message: r.Refusal, Again: time.Minute}
 	case m.isAborted():
 		return Verdict{Reason: v1alpha1.ReasonRecreationAborted, Message: fmt.Sprintf(
-			"recreation %s of queue %q was aborted. Remove the annotation %s, and Warren starts again",
+			"recreation %s of queue %q was aborted. To let Warren start again, remove the annotation %s",
 			m.Aborted, r.Queue.Name, v1alpha1.AbortRecreationAnnotation)}
 	case m.Status.Attempts >= maxRecreationAttempts && last != nil:
 		return Verdict{Reason: v1alpha1.ReasonRecreationBlocked, Message: fmt.Sprintf("%d attempts failed, the last one because %s. "+
@@ -237,13 +237,13 @@ func (r Recreation) Decide(m Moment) Verdict {
 	switch {
 	case m.Consumers > 0:
 		return Verdict{Reason: v1alpha1.ReasonWaitingForConsumers, Again: pollRecreation, Message: fmt.Sprintf(
-			"queue %q is recreated when its %s gone", r.Queue.Name, counted(m.Consumers, "consumer is", "consumers are"))}
+			"Warren recreates queue %q after its %s", r.Queue.Name, counted(m.Consumers, "consumer has stopped", "consumers have stopped"))}
 	case m.Ready > limit && limit == 0:
 		return Verdict{Reason: v1alpha1.ReasonWaitingUntilEmpty, Again: pollRecreation, Message: fmt.Sprintf(
-			"queue %q is recreated when it holds no message; %d are ready", r.Queue.Name, m.Ready)}
+			"Warren recreates queue %q when it holds no message; %d are ready", r.Queue.Name, m.Ready)}
 	case m.Ready > limit:
 		return Verdict{Reason: v1alpha1.ReasonWaitingUntilEmpty, Again: pollRecreation, Message: fmt.Sprintf(
-			"queue %q is recreated when at most %d messages are ready (recreation.maxReadyMessages); %d are", r.Queue.Name, limit, m.Ready)}
+			"Warren recreates queue %q when at most %d messages are ready (recreation.maxReadyMessages); %d are", r.Queue.Name, limit, m.Ready)}
 	case m.Ready > 0 && deadLettersAtMostOnce(r.Found):
 		return Verdict{Reason: v1alpha1.ReasonRecreationBlocked, Again: pollRecreation, Message: fmt.Sprintf(
 			"queue %q dead-letters at most once, so its dead letters may be lost while its %d messages are moved: empty the queue first",

@@ -293,12 +293,12 @@ func TestWhenARecreationBegins(t *testing.T) {
 		want      string // the message; empty if it begins
 	}{
 		"WhenEmpty, empty":                {settings: whenEmpty},
-		"WhenEmpty, one consumer":         {settings: whenEmpty, consumers: 1, want: `queue "orders" is recreated when its 1 consumer is gone`},
-		"WhenEmpty, a message":            {settings: whenEmpty, ready: 1, want: `queue "orders" is recreated when it holds no message; 1 are ready`},
-		"Migrate, two consumers":          {settings: migrate, consumers: 2, want: `queue "orders" is recreated when its 2 consumers are gone`},
+		"WhenEmpty, one consumer":         {settings: whenEmpty, consumers: 1, want: `Warren recreates queue "orders" after its 1 consumer has stopped`},
+		"WhenEmpty, a message":            {settings: whenEmpty, ready: 1, want: `Warren recreates queue "orders" when it holds no message; 1 are ready`},
+		"Migrate, two consumers":          {settings: migrate, consumers: 2, want: `Warren recreates queue "orders" after its 2 consumers have stopped`},
 		"Migrate, as many as allowed":     {settings: migrate, ready: 100},
-		"Migrate, too many":               {settings: migrate, ready: 101, want: `queue "orders" is recreated when at most 100 messages are ready (recreation.maxReadyMessages); 101 are`},
-		"Migrate, a delay tier":           {role: v1alpha1.RoleDelayTier, settings: migrate, ready: 1, want: `queue "orders" is recreated when it holds no message; 1 are ready`},
+		"Migrate, too many":               {settings: migrate, ready: 101, want: `Warren recreates queue "orders" when at most 100 messages are ready (recreation.maxReadyMessages); 101 are`},
+		"Migrate, a delay tier":           {role: v1alpha1.RoleDelayTier, settings: migrate, ready: 1, want: `Warren recreates queue "orders" when it holds no message; 1 are ready`},
 		"Migrate, at most once":           {found: atMostOnce, settings: migrate, ready: 1, want: `queue "orders" dead-letters at most once, so its dead letters may be lost while its 1 messages are moved: empty the queue first`},
 		"Migrate, at most once and empty": {found: atMostOnce, settings: migrate},
 	} {

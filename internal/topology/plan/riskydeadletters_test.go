@@ -114,7 +114,7 @@ func TestDeadLettersCanBeLost(t *testing.T) {
 			`{}`, ofDLQ("delivery-limit", 5), nil),
 		"an operator policy": of(each(`OperatorPolicy: operator policy "p" sets delivery-limit 5 for queue "orders.dlq"`,
 			`exclude the queue from the pattern of operator policy "p"`), `{}`, byOperator(ofDLQ("delivery-limit", 5)), nil),
-		"a policy that may match": of(each(`PolicyMayApply: policy "p" may apply (Warren cannot tell, because of its pattern or an equal priority): it sets `+
+		"a policy that may match": of(each(`PolicyMayApply: policy "p" may apply (Warren cannot evaluate its pattern, or another policy has the same priority), in which case it sets `+
 			`delivery-limit 5 for queue "orders.dlq"`, leave), `{}`, mayMatch(vhost.Arguments{"delivery-limit": 5}), nil),
 		"a policy that may match beside an argument": of(each(`Argument: queue "orders.dlq" has x-delivery-limit 9`, recreate),
 			`{deadLetter: {queue: {deliveryLimit: 9}}}`, mayMatch(vhost.Arguments{"delivery-limit": 5}), nil),
@@ -186,7 +186,7 @@ func TestDeadLettersDropped(t *testing.T) {
 		"a policy that may match sets both":    {spec: `{}`, policies: mayMatch(full)},
 		"a policy that may match sets neither": {spec: `{}`, policies: mayMatch(vhost.Arguments{"message-ttl": 1})},
 		"a policy that may match sets a length": risks{spec: `{}`, policies: mayMatch(vhost.Arguments{"max-length": 10})}.
-			on(`PolicyMayApply: policy "p" may apply (Warren cannot tell, because of its pattern or an equal priority): it sets max-length 10 for queue "orders.dlq"` + leave),
+			on(`PolicyMayApply: policy "p" may apply (Warren cannot evaluate its pattern, or another policy has the same priority), in which case it sets max-length 10 for queue "orders.dlq"` + leave),
 		"an operator policy wins over a policy": risks{
 			spec:     `{deadLetter: {queue: {maxLength: 10}}}`,
 			policies: append(ofDLQ("overflow", "reject-publish"), byOperator(ofDLQ("overflow", "drop-head"))...),
@@ -217,7 +217,7 @@ func TestDeadLettersDelayed(t *testing.T) {
 			`OperatorPolicy: operator policy "p" sets delayed-retry-min 60000 for queue "orders.dlq"` + says +
 				`exclude the queue from the pattern of operator policy "p"`),
 		"a policy that may match": risks{spec: `{}`, policies: mayMatch(delay("all"))}.on(
-			`PolicyMayApply: policy "p" may apply (Warren cannot tell, because of its pattern or an equal priority): it sets delayed-retry-min 60000 for queue "orders.dlq"` +
+			`PolicyMayApply: policy "p" may apply (Warren cannot evaluate its pattern, or another policy has the same priority), in which case it sets delayed-retry-min 60000 for queue "orders.dlq"` +
 				says + leave),
 		"an operator policy that disables it": {spec: `{}`, policies: append(
 			byOperator(of(vhost.Arguments{vhost.KeyDelayedRetryType: "disabled"})), of(delay("all"))...)},

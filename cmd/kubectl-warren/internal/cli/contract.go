@@ -133,7 +133,7 @@ func (k *contractCommand) compare(want []byte) error {
 		return fmt.Errorf("file %q: %w", k.check, err)
 	}
 	if !bytes.Equal(indented.Bytes(), want) {
-		return &exit{exitDiffers, fmt.Errorf("file %q is not the current contract; replace it by:\n%s", k.check, want)}
+		return &exit{exitDiffers, fmt.Errorf("file %q is not the current contract; replace it with:\n%s", k.check, want)}
 	}
 	return nil
 }

@@ -94,7 +94,7 @@ func TestContract(t *testing.T) {
 		"--vhost shop":                   {out: strings.Replace(current, `"virtualHost": "/"`, `"virtualHost": "shop"`, 1)},
 		"--check testdata/contract.json": {},
 		"--check " + stale: {
-			errOut: fmt.Sprintf("error: file %q is not the current contract; replace it by:\n%s", stale, current),
+			errOut: fmt.Sprintf("error: file %q is not the current contract; replace it with:\n%s", stale, current),
 			code:   exitDiffers,
 		},
 	} {

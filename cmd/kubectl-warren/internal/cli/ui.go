@@ -39,7 +39,7 @@ func serveUI(ctx context.Context, c *cluster, api apiFlags, port uint16, streams
 	}
 	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(int(port))))
 	if err != nil {
-		return fmt.Errorf("--port is %d: choose another port, or 0 for any that is free: %w", port, err)
+		return fmt.Errorf("cannot listen on port %d: %w. Set --port to another port, or to 0 for a free one", port, err)
 	}
 	server := ui.NewServer(ui.Config{
 		Kube: kube.WithWatch, Namespace: kube.namespace, Username: kube.username, Explain: explain,

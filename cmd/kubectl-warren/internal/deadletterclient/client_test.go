@@ -124,7 +124,7 @@ func client(t *testing.T, s *apiServer) (*Client, *[]string, error) {
 	return c, said, err
 }
 
-func TestWhereItAsks(t *testing.T) {
+func TestRequestsGoToTheAPIServerOrItsProxy(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
 		served bool

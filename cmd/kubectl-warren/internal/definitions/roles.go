@@ -145,7 +145,7 @@ func (r *roles) isTierOf(name, main string) bool {
 	return sends && namedAfter(main, name) == 0
 }
 
-// namedAfter returns the length of a prefix that is another name followed by a separator; zero if there is none.
+// namedAfter returns the length of other if name is other, a separator and more text. Otherwise it returns zero.
 func namedAfter(name, other string) int {
 	rest, begins := strings.CutPrefix(name, other)
 	if !begins || rest == "" || !strings.ContainsAny(rest[:1], ".-_:/") {
@@ -154,7 +154,7 @@ func namedAfter(name, other string) int {
 	return len(other)
 }
 
-// findDeadLetter finds the end of the dead-letter route of a main queue.
+// findDeadLetter returns the dead-letter exchange of a main queue, and the queue to which it leads.
 func (r *roles) findDeadLetter(main string) (deadLetter, bool) {
 	dlx, sends := r.deadLettering(main)
 	if !sends {

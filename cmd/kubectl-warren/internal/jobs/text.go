@@ -12,7 +12,7 @@ func DestinationText(to *v1alpha1.RedriveDestination) string {
 	case to == nil || to.Type == v1alpha1.RedriveToMain:
 		return "the main queue"
 	case to.Type == v1alpha1.RedriveToOriginal:
-		return "the exchange that each was first published to"
+		return "the exchange that each message was first published to"
 	case to.Type == v1alpha1.RedriveToConsumerQueue && to.ConsumerQueueRef != nil:
 		return "the main queue of ConsumerQueue " + to.ConsumerQueueRef.Name
 	case to.Type == v1alpha1.RedriveToRetry && to.Delay != "":
