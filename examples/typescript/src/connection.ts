@@ -53,7 +53,7 @@ export class Alarm {
   }
 }
 
-/** The broker did not answer in time. */
+/** Something took longer than its limit. */
 export class Late extends Error {}
 
 /**
@@ -61,26 +61,57 @@ export class Late extends Error {}
  * program.
  */
 export async function within<R>(milliseconds: number, promise: Promise<R>, what: string, signal?: AbortSignal): Promise<R> {
-  const done = new AbortController();
-  const late = sleep(milliseconds, signal ? AbortSignal.any([signal, done.signal]) : done.signal).then((): never => {
-    throw new Late(`${what}: no answer within ${milliseconds} ms`);
+  const limit = limited(milliseconds, what, signal);
+  const ended = aborted(limit.signal).then((): never => {
+    throw limit.signal.reason;
   });
   try {
-    return await Promise.race([promise, late]);
+    return await Promise.race([promise, ended]);
   } finally {
-    done.abort();
+    limit.clear();
   }
 }
 
 /** Resolves after a time, or as soon as the signal is aborted. */
 export function sleep(milliseconds: number, signal: AbortSignal): Promise<void> {
+  return aborted(limited(milliseconds, "sleep", signal).signal);
+}
+
+/**
+ * Returns a signal that is aborted after a time, or with another signal. Call clear when you need it no more. AbortSignal.any would leave
+ * an entry at the other signal for each call (nodejs/node#54614), and an AbortSignal.timeout in it may be collected before it fires
+ * (nodejs/node#57736).
+ */
+export function limited(milliseconds: number, what: string, signal?: AbortSignal): { signal: AbortSignal; clear: () => void } {
+  const control = new AbortController();
+  const late = (): void => end(new Late(`${what}: not done within ${milliseconds} ms`));
+  const follow = (): void => end(signal?.reason);
+  const timer = setTimeout(late, Math.min(milliseconds, 2 ** 31 - 1)); // the limit of setTimeout
+  const clear = (): void => {
+    clearTimeout(timer);
+    signal?.removeEventListener("abort", follow);
+  };
+  const end = (reason: unknown): void => {
+    clear();
+    control.abort(reason);
+  };
+  signal?.addEventListener("abort", follow);
+  if (signal?.aborted) {
+    follow();
+  }
+  return { signal: control.signal, clear };
+}
+
+/** Resolves as soon as one of the signals is aborted. */
+export function aborted(...signals: AbortSignal[]): Promise<void> {
   return new Promise((resolve) => {
-    const timer = setTimeout(done, signal.aborted ? 0 : Math.min(milliseconds, 2 ** 31 - 1)); // the limit of setTimeout
-    function done(): void {
-      clearTimeout(timer);
-      signal.removeEventListener("abort", done);
+    const end = (): void => {
+      signals.forEach((signal) => signal.removeEventListener("abort", end));
       resolve();
+    };
+    signals.forEach((signal) => signal.addEventListener("abort", end));
+    if (signals.some((signal) => signal.aborted)) {
+      end();
     }
-    signal.addEventListener("abort", done, { once: true });
   });
 }

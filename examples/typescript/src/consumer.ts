@@ -1,7 +1,8 @@
 import { randomUUID } from "node:crypto";
+import { setMaxListeners } from "node:events";
 import { hostname } from "node:os";
 import type { Channel, ConsumeMessage, Options as AmqpOptions } from "amqplib";
-import { closeConnection, openConnection, sleep, within } from "./connection.js";
+import { aborted, closeConnection, limited, openConnection, sleep, within } from "./connection.js";
 import { crashLimit, decide, Pause, read, timeLimits, type Contract, type Delivery, type Outcome, type Verb } from "./contract.js";
 import { Publisher } from "./publisher.js";
 
@@ -71,7 +72,9 @@ class Session {
   private readonly controller = new AbortController();
   draining = false;
 
-  constructor(readonly channel: Channel, public contract: Contract) {}
+  constructor(readonly channel: Channel, public contract: Contract) {
+    setMaxListeners(0, this.over); // each handler listens
+  }
 
   /** Is aborted when this session can settle no delivery any more. */
   get over(): AbortSignal {
@@ -198,7 +201,7 @@ export class Consumer<T> {
       const options = contract.configMap ? { arguments: { "x-warren-contract": contract.configMap } } : {};
       const { consumerTag } = await within(10_000, channel.consume(contract.queue, receive, options), "consume");
       this.options.log("consuming", { queue: contract.queue });
-      await aborted(AbortSignal.any([stop, current.paused.signal, current.over]));
+      await aborted(stop, current.paused.signal, current.over);
       current.over.throwIfAborted();
       await this.drain(current, consumerTag);
     } finally {
@@ -233,8 +236,7 @@ export class Consumer<T> {
    */
   private async drain(session: Session, consumerTag: string): Promise<void> {
     session.draining = true;
-    const deadline = AbortSignal.any([session.over, AbortSignal.timeout(this.options.drainMilliseconds)]);
-    await Promise.race([Promise.allSettled(session.working), aborted(deadline)]);
+    await Promise.race([Promise.allSettled(session.working), sleep(this.options.drainMilliseconds, session.over)]);
     session.over.throwIfAborted();
     session.end("the time to drain is over");
     if (session.contract.singleActiveConsumer) {
@@ -281,12 +283,14 @@ export class Consumer<T> {
     } catch (cause) {
       return { result: "undecodable", ...failure, text: String(cause) };
     }
-    const signal = AbortSignal.any([session.over, AbortSignal.timeout(time)]);
+    const limit = limited(time, "handle a message", session.over);
     try {
-      await this.options.handle({ body, attempt, maxAttempts: session.contract.maxAttempts, raw: message }, signal);
+      await this.options.handle({ body, attempt, maxAttempts: session.contract.maxAttempts, raw: message }, limit.signal);
       return { result: "succeeded" };
     } catch (cause) {
-      return { ...outcomeOf(cause, signal), ...failure, text: cause instanceof Error ? cause.message : String(cause) };
+      return { ...outcomeOf(cause, limit.signal), ...failure, text: cause instanceof Error ? cause.message : String(cause) };
+    } finally {
+      limit.clear();
     }
   }
 
@@ -336,13 +340,4 @@ function outcomeOf(cause: unknown, signal: AbortSignal): Outcome {
     return { result: "failed", delayMilliseconds: cause.delayMilliseconds };
   }
   return { result: signal.aborted ? "timedOut" : "failed" };
-}
-
-function aborted(signal: AbortSignal): Promise<void> {
-  return new Promise((resolve) => {
-    if (signal.aborted) {
-      resolve();
-    }
-    signal.addEventListener("abort", () => resolve(), { once: true });
-  });
 }
