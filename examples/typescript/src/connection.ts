@@ -12,12 +12,16 @@ export async function openConnection(url: string, name: string): Promise<Channel
   return connection;
 }
 
+/** How many milliseconds a broker may take to close something: a process must end in its grace period. */
+export const closeTimeout = 3_000;
+
 /** Closes a connection. If the connection is silent or already closed, its socket is destroyed. */
 export async function closeConnection(connection: ChannelModel): Promise<void> {
   try {
-    await within(5_000, connection.close(), "close the connection");
-  } catch {
-    (connection.connection as unknown as { stream: Socket }).stream.destroy(); // not in the types of amqplib
+    await within(closeTimeout, connection.close(), "close the connection");
+  } catch (failure) {
+    // The stream is not in the types of amqplib. Without an error, amqplib would not notice, and requests would wait on.
+    (connection.connection as unknown as { stream: Socket }).stream.destroy(failure as Error);
   }
 }
 

@@ -2,7 +2,7 @@ import { randomUUID } from "node:crypto";
 import { setMaxListeners } from "node:events";
 import { hostname } from "node:os";
 import type { Channel, ConsumeMessage, Options as AmqpOptions } from "amqplib";
-import { aborted, closeConnection, limited, openConnection, sleep, within } from "./connection.js";
+import { aborted, closeConnection, closeTimeout, limited, openConnection, sleep, within } from "./connection.js";
 import { crashLimit, decide, Pause, read, timeLimits, type Contract, type Delivery, type Outcome, type Verb } from "./contract.js";
 import { Publisher } from "./publisher.js";
 
@@ -48,7 +48,10 @@ export interface Options<T> {
   handle: Handler<T>;
   concurrency: number;
   prefetch: number;
-  /** How long handlers may take after the signal of run. Keep it 10 s below terminationGracePeriodSeconds. */
+  /**
+   * How long handlers may take after the signal of run. Keep it 10 s below terminationGracePeriodSeconds: a broker that does not answer
+   * takes 6 s more.
+   */
   drainMilliseconds: number;
   log: (event: string, details: Record<string, unknown>) => void;
 }
@@ -206,7 +209,8 @@ export class Consumer<T> {
       await this.drain(current, consumerTag);
     } finally {
       session?.end("the session is over");
-      await closeConnection(connection);
+      // Both at the same time, because a broker that does not answer uses up both timeouts.
+      await Promise.all([closeConnection(connection), stop.aborted ? this.publisher.close() : undefined]);
     }
   }
 
@@ -242,9 +246,11 @@ export class Consumer<T> {
     if (session.contract.singleActiveConsumer) {
       return; // a cancel would let the next consumer overtake what comes back when the channel closes
     }
-    await within(5_000, session.channel.cancel(consumerTag), "cancel");
-    session.channel.nackAll(true);
-    await within(5_000, session.channel.close(), "close the channel");
+    const closed = session.channel.cancel(consumerTag).then(() => {
+      session.channel.nackAll(true);
+      return session.channel.close();
+    });
+    await within(closeTimeout, closed, "cancel and close the channel");
   }
 
   private async process(session: Session, { message, arrived }: Arrival): Promise<void> {

@@ -1,6 +1,6 @@
 import type { ChannelModel, ConfirmChannel, Options } from "amqplib";
 import type { Route } from "./contract.js";
-import { Alarm, closeConnection, Late, openConnection } from "./connection.js";
+import { Alarm, closeConnection, closeTimeout, Late, openConnection, within } from "./connection.js";
 
 const confirmTimeout = 30_000;
 
@@ -62,9 +62,11 @@ export class Publisher {
     }
   }
 
+  /** Closes the connection. If it is still being opened after 3 s, it is closed later. */
   async close(): Promise<void> {
-    const link = await this.link?.catch(() => undefined);
-    await link?.close();
+    const closed = this.link?.then((link) => link.close());
+    this.link = this.line = undefined; // so that the next call has nothing to close
+    await within(closeTimeout, Promise.resolve(closed), "close the connection of the publisher").catch(() => undefined);
   }
 
   /** Opens the channel that concurrent publishes share. */
