@@ -9,7 +9,8 @@ set -euo pipefail
 cd "$HACK_DIR/.."
 
 have npm || die "npm is missing: it builds examples/typescript"
-node -e 'process.exit("any" in AbortSignal ? 0 : 1)' || die "examples/typescript needs Node.js 20.3 or newer; this is $(node --version)"
+node -e 'process.exit(parseInt(process.versions.node) < 20 ? 1 : 0)' ||
+  die "examples/typescript needs Node.js 20 or newer; this is $(node --version)"
 
 modules=$(npm_modules typescript/ examples/typescript)
 if [[ ! -d examples/typescript/node_modules || -L examples/typescript/node_modules ]]; then # otherwise "npm ci" created it
