@@ -151,6 +151,9 @@ func (c Config) tlsConfig() (*tls.Config, error) {
 		InsecureSkipVerify: c.InsecureSkipVerify, // the user asked for it by name
 	}
 	if len(c.CA) > 0 {
+		if err := checkAuthorities(c.CA); err != nil {
+			return nil, err
+		}
 		config.RootCAs = x509.NewCertPool()
 		if !config.RootCAs.AppendCertsFromPEM(c.CA) {
 			return nil, errors.New("the CA bundle holds no PEM certificate")
@@ -161,6 +164,9 @@ func (c Config) tlsConfig() (*tls.Config, error) {
 	}
 	if len(c.ClientCert) == 0 || len(c.ClientKey) == 0 {
 		return nil, errors.New("the client certificate and key must be given together")
+	}
+	if err := checkKeySize(c.ClientKey); err != nil {
+		return nil, err
 	}
 	pair, err := tls.X509KeyPair(c.ClientCert, c.ClientKey)
 	if err != nil {
