@@ -476,6 +476,49 @@ func TestRedirectsAreNotFollowed(t *testing.T) {
 	}
 }
 
+// The end of a request's context does not close a connection that was switched to another protocol, and the server sends nothing on it.
+func TestASwitchOfProtocolsIsRefused(t *testing.T) {
+	t.Parallel()
+	server := hostile.NewManagement(t, hostile.At("", hostile.SwitchingProtocols()))
+	api := managementAt(t, server.URI, nil)
+	for name, request := range map[string]func() error{
+		"a read": func() error {
+			_, err := api.Probe(t.Context())
+			return err
+		},
+		"a write": func() error { return api.Delete(t.Context(), "/queues/%2F/orders") },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			answered := make(chan error, 1)
+			go func() { answered <- request() }()
+			NewWithT(t).Eventually(answered).WithTimeout(rabbittest.Within).Should(Receive(SatisfyAll(
+				MatchError(brokererr.ErrUnreachable),
+				MatchError(ContainSubstring("answered 101 Switching Protocols; is this RabbitMQ's management API?")),
+			)))
+		})
+	}
+}
+
+// A worker of the manager waits for the end of Close.
+func TestCloseEndsAfterASwitchOfProtocols(t *testing.T) {
+	t.Parallel()
+	g := NewWithT(t)
+	server := hostile.NewManagement(t, hostile.At("", hostile.SwitchingProtocols()))
+	connection, err := rabbittest.OpenWith(rabbit.Config{
+		AMQPURI: "amqp://127.0.0.1:1", ManagementURI: server.URI, Username: "guest", Password: "guest", VHost: "/", ResyncInterval: time.Hour,
+	}, logr.Discard(), func(snapshot.Notice) {}, rabbittest.Unpaced())
+	g.Expect(err).NotTo(HaveOccurred())
+	refused := func() error { return connection.Health().Err }
+	g.Eventually(refused).WithTimeout(rabbittest.Within).Should(MatchError(ContainSubstring("answered 101 Switching Protocols")))
+	closed := make(chan struct{})
+	go func() {
+		connection.Close()
+		close(closed)
+	}()
+	g.Eventually(closed).WithTimeout(rabbittest.Within).Should(BeClosed())
+}
+
 // A server that quotes the request puts the password into a reason, encoded as in the header Authorization. Conditions and Events show
 // the reason to users who must not read the Secret.
 func TestRefusalThatQuotesTheAuthorization(t *testing.T) {

@@ -33,6 +33,7 @@ var hostileWays = map[string]string{
 	"endless headers":         "management API, GET /api/whoami: ",
 	"garbage":                 "management API, GET /api/whoami: broker unreachable: the answer is not RabbitMQ's",
 	"a redirect to itself":    "management API, GET /api/whoami: broker unreachable: answered 307 Temporary Redirect",
+	"a switch of protocols":   "management API, GET /api/whoami: broker unreachable: answered 101 Switching Protocols",
 	"slow headers":            "",
 	"a slow answer":           "",
 	"slow definitions":        "",

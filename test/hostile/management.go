@@ -5,6 +5,7 @@ import (
 	"compress/gzip"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -151,7 +152,7 @@ func Drip(text string, pause time.Duration) http.HandlerFunc {
 
 // DripHeaders also sends the headers one byte at a time.
 func DripHeaders(pause time.Duration) http.HandlerFunc {
-	return raw(func(r *http.Request, w io.Writer) {
+	return raw(func(r *http.Request, w net.Conn) {
 		for _, b := range []byte("HTTP/1.1 200 OK\r\nX-Never: " + strings.Repeat("x", 1000)) {
 			if _, err := w.Write([]byte{b}); err != nil || !wait(r, pause) {
 				return
@@ -162,15 +163,23 @@ func DripHeaders(pause time.Duration) http.HandlerFunc {
 
 // EndlessHeaders sends headers until the client disconnects.
 func EndlessHeaders() http.HandlerFunc {
-	return raw(func(r *http.Request, w io.Writer) {
+	return raw(func(r *http.Request, w net.Conn) {
 		repeatEndlessly(r, w, "HTTP/1.1 200 OK\r\n", "X-Again: and again\r\n")
 	})
 }
 
 // EndlessHints sends informational responses (1xx) without an end.
 func EndlessHints() http.HandlerFunc {
-	return raw(func(r *http.Request, w io.Writer) {
+	return raw(func(r *http.Request, w net.Conn) {
 		repeatEndlessly(r, w, "", "HTTP/1.1 103 Early Hints\r\nLink: </x>\r\n\r\n")
+	})
+}
+
+// SwitchingProtocols announces another protocol, and then waits until the client disconnects.
+func SwitchingProtocols() http.HandlerFunc {
+	return raw(func(_ *http.Request, connection net.Conn) {
+		_, _ = io.WriteString(connection, "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: none\r\n\r\n")
+		_, _ = io.Copy(io.Discard, connection)
 	})
 }
 
@@ -183,7 +192,7 @@ func Redirect(uri string) http.HandlerFunc {
 }
 
 // raw takes over the connection from the server.
-func raw(answer func(*http.Request, io.Writer)) http.HandlerFunc {
+func raw(answer func(*http.Request, net.Conn)) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		connection, _, err := http.NewResponseController(w).Hijack()
 		if err != nil {

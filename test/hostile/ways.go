@@ -50,6 +50,7 @@ func Ways() map[string]func(http.ResponseWriter, *http.Request) bool {
 		"silence in the middle":         At("definitions", Silence),
 		"garbage":                       At("", Text("SSH-2.0-OpenSSH_9.9\r\n")),
 		"HTML":                          At("", Text("<html><body>Welcome!</body></html>")),
+		"a switch of protocols":         At("", SwitchingProtocols()),
 		"a redirect to itself":          At("", Redirect("/api/whoami")),
 		"null":                          At("definitions", Text(`null`)),
 		"null for a list":               At("definitions", Text(`{"queues": null, "exchanges": [], "bindings": []}`)),

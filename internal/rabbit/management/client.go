@@ -192,6 +192,10 @@ func (c *Client) request(ctx context.Context, method, path, etag string, content
 	if err != nil {
 		return c.describe(method, path, c.errs.Unreachable(err))
 	}
+	if response.StatusCode == http.StatusSwitchingProtocols {
+		_ = response.Body.Close() // the body may be the connection itself, and then the end of the context does not end a read
+		return c.describe(method, path, c.unknownAnswer(response))
+	}
 	defer func() {
 		_, _ = io.Copy(io.Discard, io.LimitReader(response.Body, 1<<16)) // a connection with an unread answer cannot be reused
 		_ = response.Body.Close()
@@ -244,6 +248,11 @@ func (c *Client) refused(response *http.Response) error {
 	if response.StatusCode == http.StatusInternalServerError {
 		return c.errs.Fail(brokererr.ErrUnreachable, "answered %s; see the log of RabbitMQ", response.Status)
 	}
+	return c.unknownAnswer(response)
+}
+
+// unknownAnswer returns the error for an answer that RabbitMQ would not send.
+func (c *Client) unknownAnswer(response *http.Response) error {
 	return c.errs.Fail(brokererr.ErrUnreachable, "answered %s; is this RabbitMQ's management API?", response.Status)
 }
 
