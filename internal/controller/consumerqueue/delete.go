@@ -129,12 +129,14 @@ func (d *deletion) endRecreation(
 		return reconciled{}, false, nil
 	}
 	if isReached {
-		isRunning, err := d.stepRecreation(ctx, connection, version)
+		isRunning, busy, err := d.stepRecreation(ctx, connection, version)
 		switch {
 		case statuswriter.IsStale(err):
 			return reconciled{}, false, err
 		case err != nil:
 			why = conditions.ErrorSummary(err)
+		case busy != (waiting{}):
+			return reconciled{waits: busy}, true, nil
 		case !isRunning:
 			d.unfinished.Forget(d.key())
 			return reconciled{}, false, nil
@@ -147,24 +149,27 @@ func (d *deletion) endRecreation(
 }
 
 // stepRecreation continues the recreation in the status, or recovers a recreation that the status lacks. It returns false if there is none.
-func (d *deletion) stepRecreation(ctx context.Context, connection *brokers.Broker, version vhost.Version) (isRunning bool, err error) {
+// It may have to wait for a slot.
+func (d *deletion) stepRecreation(
+	ctx context.Context, connection *brokers.Broker, version vhost.Version,
+) (isRunning bool, waits waiting, err error) {
 	isUnderWay := d.status.Recreation.IsUnderWay()
 	desired, _ := topology.Desired(d.cq, version) // nothing was declared by a spec that cannot be read
 	v, err := d.resolveVHost(ctx, connection, version, desired)
 	if err != nil {
-		return false, err
+		return false, waiting{}, err
 	}
 	if isUnderWay {
 		if !d.status.Recreation.IsUnderWay() { // the connection leads elsewhere now
-			return false, nil
+			return false, waiting{}, nil
 		}
 		isOver, err := v.continueRecreation(ctx)
-		return !isOver, err
+		return !isOver, waiting{}, err
 	}
 	own := v.candidate()
 	own.Owned = nil // the inventory is assumed
 	if conflict, err := v.peers.FindConflict(ctx, own, peerReader{v.live, v.Reconciler}); err != nil || conflict != nil {
-		return false, err
+		return false, waiting{}, err
 	}
 	return v.recoverRecreation(ctx)
 }

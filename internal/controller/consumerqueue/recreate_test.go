@@ -799,6 +799,47 @@ func TestADeletionFindsARecreationWhoseStatusWasLost(t *testing.T) {
 	topologytest.Equal(t, "is gone", false, exists())
 }
 
+// A tenant can declare a hold queue for each of its ConsumerQueues, at a broker that answers slowly. Without slots, the inspections would
+// occupy all workers.
+func TestALostRecreationIsInspectedWithASlot(t *testing.T) {
+	t.Parallel()
+	for name, begin := range map[string]func(w *recreationWorld){
+		"of a ConsumerQueue": func(*recreationWorld) {},
+		"of a deleted ConsumerQueue": func(w *recreationWorld) {
+			if err := w.api.Delete(t.Context(), w.get()); err != nil {
+				t.Fatal(err)
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newRecreationWorld(t, whenEmpty)
+			w.engine.hold, w.engine.seen.Exists = map[string][]string{"orders": {"k3v9q2m7xa"}}, true
+			w.loseStatus()
+			begin(w)
+			w.restart()
+			take := func() (release func(), ok bool) { // the only slot of the broker
+				return w.reconciler.limiter.TryAcquire(w.broker.Health().Cluster.Endpoint, controllertest.Invoices)
+			}
+			inspections := 0
+			w.engine.inspecting = func() {
+				inspections++
+				_, ok := take()
+				topologytest.Equal(t, "a slot is free during the inspection", false, ok)
+			}
+			release, _ := take()
+			w.once()
+			topologytest.Equal(t, "inspections without a slot", 0, inspections)
+			release()
+			w.once()
+			topologytest.Equal(t, "inspections with a slot", 1, inspections)
+			topologytest.Equal(t, "phase", v1alpha1.RecreationGivingBack, w.get().Status.Recreation.Phase)
+			_, ok := take()
+			topologytest.Equal(t, "a slot is free after the inspection", true, ok)
+		})
+	}
+}
+
 // Another instance may keep its fence for good, so that nothing shows whether a delete is running.
 func TestADeletionGivesUpALostRecreationThatItCannotCheck(t *testing.T) {
 	t.Parallel()

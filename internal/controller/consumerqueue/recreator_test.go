@@ -30,8 +30,9 @@ type memoryRecreator struct {
 	hold              map[string][]string // IDs of recreations by queue, for Find
 	holdBindings      []vhost.Binding
 	fenced            bool
-	deletes           error // of CheckNoDelete
-	isNew             bool  // Inspect reports the new arguments
+	deletes           error  // of CheckNoDelete
+	isNew             bool   // Inspect reports the new arguments
+	inspecting        func() // called by Inspect, if it is set
 	// during is called in the work of a phase, before it has an effect.
 	during map[v1alpha1.RecreationPhase]func(context.Context) error
 	// swapped is what Swap reports if its part of during fails.
@@ -104,6 +105,9 @@ func (m *memoryRecreator) Count(context.Context, recreate.Recreation) (recreate.
 func (m *memoryRecreator) Inspect(context.Context, recreate.Recreation) (recreate.Seen, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	if m.inspecting != nil {
+		m.inspecting()
+	}
 	hold := recreate.QueueSeen{Bindings: m.holdBindings}
 	return recreate.Seen{Queue: m.seen, Hold: hold, Fenced: m.fenced, IsNew: m.isNew}, nil
 }

@@ -109,8 +109,8 @@ func (v *vhostScope) reconcile(ctx context.Context) (waiting, error) {
 		return waiting{}, nil
 	}
 	if len(v.owned) == 0 { // the status may have been lost
-		if found, err := v.recoverRecreation(ctx); found || err != nil {
-			return waiting{}, err
+		if found, waits, err := v.recoverRecreation(ctx); found {
+			return waits, err
 		}
 	}
 	v.comparedAt = time.Now()
