@@ -89,5 +89,5 @@ func (w *world) denied(reason string, text matcher) {
 	GinkgoHelper()
 	Eventually(w.Connection).Should(SatisfyAll(Condition("Ready", metav1.ConditionFalse, reason),
 		Condition("Stalled", metav1.ConditionTrue, reason), Message(text)))
-	w.Eventually("orders", Condition("Ready", metav1.ConditionFalse, "ConnectionNotReady"), Message(text))
+	w.Eventually("orders", Condition("Ready", metav1.ConditionFalse, "ConnectionNotReady"), Message(ContainSubstring(reason)))
 }

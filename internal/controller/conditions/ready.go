@@ -20,11 +20,15 @@ func Ready(conditions []metav1.Condition) metav1.Condition {
 	return metav1.Condition{Status: metav1.ConditionUnknown, Reason: v1alpha1.ReasonPending}
 }
 
-// WhyNotReady describes why a BrokerConnection cannot be used. It leaves out the network error, which changes with each attempt. With the
-// error, each attempt would write the status of each ConsumerQueue. The status of the BrokerConnection has the error.
+// WhyNotReady describes why a BrokerConnection cannot be used. It leaves out a text of the network or of the broker, which may change with
+// each attempt. With that text, each attempt would write the status of each ConsumerQueue. The status of the BrokerConnection has the text.
 func WhyNotReady(name string, ready metav1.Condition) string {
-	if ready.Reason == v1alpha1.ReasonBrokerUnreachable {
+	switch ready.Reason {
+	case v1alpha1.ReasonBrokerUnreachable:
 		return fmt.Sprintf("BrokerConnection %q cannot reach its broker. See the status of the BrokerConnection", name)
+	case v1alpha1.ReasonAuthenticationFailed, v1alpha1.ReasonPermissionDenied, v1alpha1.ReasonVHostNotFound,
+		v1alpha1.ReasonResponseTooLarge, v1alpha1.ReasonClusterMismatch:
+		return fmt.Sprintf("BrokerConnection %q is not ready: %s. See the status of the BrokerConnection", name, ready.Reason)
 	}
 	return fmt.Sprintf("BrokerConnection %q is not ready: %s", name, ready.Message)
 }

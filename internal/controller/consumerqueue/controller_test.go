@@ -49,6 +49,7 @@ func TestReadinessChanged(t *testing.T) {
 		"the status of Ready changed":  {bc(1, "True", "Why", "connected"), bc(1, "False", "Why", "connected"), true},
 		"the reason of Ready changed":  {bc(1, "False", "Why", "refused"), bc(1, "False", "WhyNot", "refused"), true},
 		"the message of Ready changed": {bc(1, "False", "Why", "refused"), bc(1, "False", "Why", "unreachable"), true},
+		"the broker's text changed":    {bc(1, "False", "PermissionDenied", "refused: 1"), bc(1, "False", "PermissionDenied", "refused: 2"), false},
 		"Ready was added":              {bc(1), bc(1, "True", "Connected", "connected"), true},
 		"the finalizer was added":      {bc(1), protected, true},
 		"the deletion was requested":   {protected, deleted, true},

@@ -27,7 +27,8 @@ func readinessChanged() predicate.Predicate {
 			was, is := conditions.ReadyOf(before), conditions.ReadyOf(after)
 			return before.Generation != after.Generation || before.IsProtected() != after.IsProtected() ||
 				before.DeletionTimestamp.IsZero() != after.DeletionTimestamp.IsZero() ||
-				was.Status != is.Status || was.Reason != is.Reason || was.Message != is.Message
+				was.Status != is.Status || was.Reason != is.Reason ||
+				conditions.WhyNotReady(before.Name, was) != conditions.WhyNotReady(after.Name, is)
 		},
 	}
 }
