@@ -3,6 +3,8 @@ package consumer_test
 import (
 	"context"
 	"errors"
+	"os"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -18,9 +20,24 @@ import (
 func TestABrokerThatBlocksPublishers(t *testing.T) {
 	inTestAll(t)
 	t.Parallel()
+	for _, scheme := range []string{"amqp", "amqps"} {
+		t.Run(scheme, func(t *testing.T) {
+			t.Parallel()
+			broker := brokers.NewPrivate(t)
+			w := newWorld(t, broker.Broker, publish)
+			uri := w.uri("")
+			if scheme == "amqps" {
+				port := broker.Eval(`[P] = [P || {listener, _, 'amqp/ssl', _, _, P, _} <- rabbit_networking:node_listeners(node())], P.`)
+				uri = "amqps" + strings.TrimPrefix(w.uri("127.0.0.1:"+port), "amqp") + "?cacertfile=" + os.Getenv("WARREN_TEST_TLS_DIR") + "/ca.crt"
+			}
+			consumeWhileTheBrokerBlocksPublishers(w, broker, uri)
+		})
+	}
+}
+
+func consumeWhileTheBrokerBlocksPublishers(w *world, broker *brokers.Private, uri string) {
 	const messages = 500
-	broker := brokers.NewPrivate(t)
-	w, g := newWorld(t, broker.Broker, publish), NewWithT(t)
+	g := NewWithT(w.tb)
 	w.Publish("", "orders", bodies(messages)...)
 	broker.Eval(`vm_memory_monitor:set_vm_memory_high_watermark(0.000001).`)
 	seen := &handledCounts{}
@@ -30,7 +47,7 @@ func TestABrokerThatBlocksPublishers(t *testing.T) {
 		}
 		return nil
 	}
-	first := w.run(w.conn(), handle)
+	first := w.run(consumer.NewConn(consumer.URI(uri)), handle)
 	g.Eventually(first.Health).WithTimeout(deadline.For(30 * time.Second)).Should(SatisfyAll(
 		HaveField("Paused", BeTrue()), HaveField("Message", ContainSubstring("blocks publishers"))))
 	blocked := seen.different()
@@ -38,7 +55,7 @@ func TestABrokerThatBlocksPublishers(t *testing.T) {
 	g.Expect(first.end()).To(Succeed(), "a drain does not wait for the broker")
 	g.Eventually(w.Ready).WithArguments("orders").WithTimeout(deadline.For(20 * time.Second)).Should(BeNumerically(">=", messages-blocked))
 
-	second := w.run(w.conn(), handle)
+	second := w.run(consumer.NewConn(consumer.URI(uri)), handle)
 	g.Eventually(func() bool { return second.Health().Paused }).WithTimeout(deadline.For(30 * time.Second)).Should(BeTrue())
 	broker.Eval(`vm_memory_monitor:set_vm_memory_high_watermark(0.6).`)
 	g.Eventually(func() int { return seen.repeated() }).WithTimeout(deadline.For(time.Minute)).Should(BeNumerically(">=", messages))

@@ -8,6 +8,7 @@ import (
 	"net"
 	"net/url"
 	"strconv"
+	"strings"
 	"sync"
 	"time"
 
@@ -49,28 +50,26 @@ func (a *AMQP) Dial(ctx context.Context, name string, blocked func(bool)) (Conne
 	if uri, err = withHeartbeat(uri); err != nil {
 		return nil, err
 	}
-	dial := a.DialTCP
-	if dial == nil {
-		dial = (&net.Dialer{}).DialContext
+	parsed, err := amqp.ParseURI(uri)
+	if err != nil {
+		return nil, err
 	}
 	var guarded *guardedConn
 	alarm := &alarm{notify: blocked}
 	properties := amqp.NewConnectionProperties()
 	properties.SetClientConnectionName(name)
 	config := amqp.Config{Heartbeat: heartbeat, Properties: properties}
-	if a.TLS != nil {
-		config.TLSClientConfig = a.TLS.Clone() // amqp091-go sets the server's name
-	}
-	config.Dial = func(network, address string) (net.Conn, error) {
-		conn, err := dial(ctx, network, address)
+	config.Dial = func(string, string) (net.Conn, error) {
+		line, stream, err := a.connect(ctx, parsed)
 		if err != nil {
 			return nil, err
 		}
-		guarded = guard(conn, alarm.set)
+		guarded = guard(line, stream, alarm.set)
 		context.AfterFunc(ctx, guarded.killUnlessOpen)
 		return guarded, nil
 	}
-	connection, err := amqp.DialConfig(uri, config)
+	// With amqps, amqp091-go would open TLS on the guardedConn, whose frames would then be TLS records.
+	connection, err := amqp.DialConfig("amqp"+strings.TrimPrefix(uri, parsed.Scheme), config)
 	if err != nil {
 		if guarded != nil {
 			guarded.kill()
@@ -175,9 +174,10 @@ const idleTimeout = 20 * time.Second
 // guardedConn sets a deadline before each read and write. amqp091-go sets its own deadlines only after the first frame, so it
 // does not notice a connection that stalls right after the handshake.
 type guardedConn struct {
-	net.Conn
+	net.Conn // the TLS connection, or line without TLS
 
-	frames frames // used only by the reading goroutine
+	line   net.Conn // the TCP connection
+	frames frames   // used only by the reading goroutine
 
 	mu     sync.Mutex
 	limit  time.Time // set by amqp091-go's CloseDeadline; zero if there is none
@@ -185,8 +185,8 @@ type guardedConn struct {
 	killed bool
 }
 
-func guard(conn net.Conn, blocked func(bool)) *guardedConn {
-	return &guardedConn{Conn: conn, frames: frames{blocked: blocked}}
+func guard(line, stream net.Conn, blocked func(bool)) *guardedConn {
+	return &guardedConn{Conn: stream, line: line, frames: frames{blocked: blocked}}
 }
 
 func (c *guardedConn) Read(buffer []byte) (int, error) {
@@ -231,6 +231,9 @@ func (c *guardedConn) SetReadDeadline(time.Time) error { return nil }
 
 // SetWriteDeadline does nothing, because Write sets a deadline itself.
 func (c *guardedConn) SetWriteDeadline(time.Time) error { return nil }
+
+// Close closes the TCP connection. It does not send the close_notify of TLS, because that would wait for a peer that does not read.
+func (c *guardedConn) Close() error { return c.line.Close() }
 
 // open records the end of the handshake. It returns false if the connection was killed before.
 func (c *guardedConn) open() bool {

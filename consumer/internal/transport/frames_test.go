@@ -7,13 +7,17 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
+var (
+	blocked   = frame(1, 0, 0, 10, 0, 60, 3, 'l', 'o', 'w')
+	unblocked = frame(1, 0, 0, 10, 0, 61)
+)
+
+func frame(kind, channel byte, payload ...byte) []byte {
+	return slices.Concat([]byte{kind, 0, channel, 0, 0, 0, byte(len(payload))}, payload, []byte{0xCE})
+}
+
 func TestFramesFindBlockedAndUnblocked(t *testing.T) {
 	t.Parallel()
-	frame := func(kind, channel byte, payload ...byte) []byte {
-		return slices.Concat([]byte{kind, 0, channel, 0, 0, 0, byte(len(payload))}, payload, []byte{0xCE})
-	}
-	blocked := frame(1, 0, 0, 10, 0, 60, 3, 'l', 'o', 'w')
-	unblocked := frame(1, 0, 0, 10, 0, 61)
 	deliver := frame(1, 1, 0, 60, 0, 60)
 	body := frame(3, 1, blocked...) // looks like connection.blocked
 	heartbeat := frame(8, 0)
@@ -36,7 +40,6 @@ func TestAnAlarmEndsWithTheConnection(t *testing.T) {
 	var got []bool
 	a := &alarm{notify: func(is bool) { got = append(got, is) }}
 	f := &frames{blocked: a.set}
-	blocked := []byte{1, 0, 0, 0, 0, 0, 8, 0, 10, 0, 60, 3, 'l', 'o', 'w', 0xCE}
 	f.read(blocked)
 	a.end()
 	f.read(blocked)
