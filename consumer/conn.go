@@ -22,8 +22,10 @@ import (
 const (
 	// connectTimeout limits connecting, and opening a channel.
 	connectTimeout = 30 * time.Second
-	// closeTimeout limits the closing handshake with the broker.
+	// closeTimeout limits ending a subscription and closing a channel.
 	closeTimeout = 10 * time.Second
+	// disconnectTimeout limits closing connections. It is short, because nothing depends on the broker's answer.
+	disconnectTimeout = 2 * time.Second
 )
 
 var errConnectTimeout = errors.New("the broker did not answer for 30s")
@@ -131,8 +133,7 @@ func (c *Conn) use() (release func()) {
 		last := c.users == 0
 		c.mu.Unlock()
 		if last {
-			c.consuming.close()
-			c.copies.close()
+			together(c.consuming.close, c.copies.close)
 		}
 	}
 }
@@ -140,9 +141,16 @@ func (c *Conn) use() (release func()) {
 // Close closes all connections. Connections for consumers are also closed when the last consumer has ended, so Close is needed
 // only after Publish.
 func (c *Conn) Close() {
-	c.consuming.close()
-	c.copies.close()
-	c.applications.close()
+	together(c.consuming.close, c.copies.close, c.applications.close)
+}
+
+// together calls functions at the same time, so that a broker that does not answer delays the caller only once.
+func together(calls ...func()) {
+	var running sync.WaitGroup
+	for _, call := range calls {
+		running.Go(call)
+	}
+	running.Wait()
 }
 
 // Publishing is a message to be published, as in amqp091-go.
@@ -202,7 +210,7 @@ func (c *sharedConnection) close() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.connection != nil {
-		_ = c.connection.Close(time.Now().Add(closeTimeout))
+		_ = c.connection.Close(time.Now().Add(disconnectTimeout))
 		c.connection = nil
 	}
 }

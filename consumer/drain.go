@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/warren-mq/warren/consumer/contract"
@@ -18,6 +19,9 @@ const (
 	maxLateAcks = 32
 	// abandonWait is how long handlers may still run after their context ended.
 	abandonWait = 2 * time.Second
+	// endTimeout limits the end of a session after the drain timeout, including abandonWait. With disconnectTimeout and reportTimeout, Run
+	// returns in less than the 10 s that WithDrainTimeout names.
+	endTimeout = 5 * time.Second
 )
 
 // drain ends the last session of a consumer.
@@ -34,8 +38,9 @@ func (c *Consumer) drain(s *session) error {
 func (s *session) drain() error {
 	began := time.Now()
 	s.stop()
+	var early sync.WaitGroup
 	if !s.awaitIdle(min(idleWait, s.settings.drain)) && !s.contract.SingleActiveConsumer && s.settings.prefetch <= maxLateAcks {
-		_ = s.cancelEarly() // on failure returnAndClose cancels again
+		early.Go(s.cancelEarly) // beside awaitIdle, because the broker may not answer
 	}
 	lost := !s.awaitIdle(s.settings.drain - time.Since(began))
 	var abandoned []string
@@ -45,7 +50,12 @@ func (s *session) drain() error {
 			abandoned = s.runningHandlers()
 		}
 	}
-	s.returnAndClose()
+	_ = s.withTimeout(min(closeTimeout, s.settings.drain+endTimeout-time.Since(began)), func() error {
+		early.Wait()
+		_ = s.returnUnsettled() // fails with the session
+		s.acker.close()
+		return s.channel.Close()
+	})
 	s.consumer.workers.current.CompareAndSwap(s, nil)
 	s.cancel(ErrDraining)
 	if len(abandoned) > 0 {
@@ -66,7 +76,7 @@ func (s *session) awaitIdle(limit time.Duration) bool {
 		case <-ticker.C:
 			s.consumer.status.recordProgress()
 		case err := <-s.over: // later results are ignored
-			s.lose(fmt.Errorf("%w: %w", ErrDeliveryLost, err))
+			s.invalidate(fmt.Errorf("%w: %w", ErrDeliveryLost, err))
 		case <-timer.C:
 			return false
 		}
@@ -74,47 +84,43 @@ func (s *session) awaitIdle(limit time.Duration) bool {
 	return true
 }
 
-// cancelEarly cancels the consumer while few handlers run, and returns the messages that were never started.
-func (s *session) cancelEarly() error {
+// cancelEarly cancels the consumer while few handlers run, and returns the messages that were never started. If that fails, the session
+// ends.
+func (s *session) cancelEarly() {
 	untouched, err := s.unsubscribe()
 	if err != nil {
-		return err
+		return
 	}
 	for _, next := range untouched {
 		s.settleAfterCancel(next.DeliveryTag, contract.VerbReturn)
 	}
 	for _, left := range s.takePending() {
 		if err := s.settleNow(left.tag, left.verb); err != nil {
-			return err
+			return
 		}
 	}
-	return nil
 }
 
-// returnAndClose sends pending acks, returns unsettled messages, and closes the channel. It does not cancel a single active
-// consumer: the next consumer would become active before this one has returned its messages.
-func (s *session) returnAndClose() {
-	_ = s.withTimeout(closeTimeout, func() error {
-		if err := s.acker.flush(); err != nil {
-			return err
-		}
-		if s.contract.SingleActiveConsumer {
-			return s.acker.finish()
-		}
-		if _, err := s.unsubscribe(); err != nil {
-			return err
-		}
-		for _, left := range s.takePending() {
-			if left.verb == contract.VerbRequeue { // counts as an attempt
-				if err := s.settleNow(left.tag, left.verb); err != nil {
-					return err
-				}
+// returnUnsettled sends pending acks and returns unsettled messages. It does not cancel a single active consumer: the next consumer
+// would become active before this one has returned its messages.
+func (s *session) returnUnsettled() error {
+	if err := s.acker.flush(); err != nil {
+		return err
+	}
+	if s.contract.SingleActiveConsumer {
+		return s.acker.finish()
+	}
+	if _, err := s.unsubscribe(); err != nil {
+		return err
+	}
+	for _, left := range s.takePending() {
+		if left.verb == contract.VerbRequeue { // counts as an attempt
+			if err := s.settleNow(left.tag, left.verb); err != nil {
+				return err
 			}
 		}
-		return s.acker.returnAll()
-	})
-	s.acker.close()
-	_ = s.withTimeout(closeTimeout, s.channel.Close)
+	}
+	return s.acker.returnAll()
 }
 
 // withTimeout runs a request, and kills the connection if the broker does not answer in time.

@@ -307,7 +307,7 @@ func (p *publisher) close() {
 	p.connecting <- struct{}{}
 	defer p.unlock()
 	if p.connection != nil {
-		_ = p.connection.Close(time.Now().Add(closeTimeout)) // may already be closed
+		_ = p.connection.Close(time.Now().Add(disconnectTimeout)) // may already be closed
 	}
 	p.connection, p.current = nil, nil
 	p.latest.Store(nil)

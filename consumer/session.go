@@ -168,11 +168,16 @@ func (s *session) ended() <-chan error { return s.over }
 
 // lose ends a session whose messages the broker takes back or has taken back.
 func (s *session) lose(cause error) {
+	s.invalidate(cause)
+	_ = s.withTimeout(closeTimeout, s.channel.Close) // the broker may have closed it
+}
+
+// invalidate makes a session settle nothing any more, and ends the contexts of its handlers and copies.
+func (s *session) invalidate(cause error) {
 	s.stop()
 	s.acker.close()
 	s.consumer.workers.current.CompareAndSwap(s, nil)
 	s.cancel(cause)
-	_ = s.withTimeout(closeTimeout, s.channel.Close) // the broker may have closed it
 }
 
 // settle carries out the contract's decision about a delivery. Publishing a copy and waiting happen in other goroutines. Like finish,

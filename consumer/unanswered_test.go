@@ -2,6 +2,7 @@ package consumer_test
 
 import (
 	"context"
+	"errors"
 	"io"
 	"testing"
 	"testing/synctest"
@@ -27,6 +28,73 @@ func TestADrainEndsIfTheBrokerDoesNotAnswer(t *testing.T) {
 			})
 		})
 	}
+}
+
+// The whole end must fit into 10 s after the drain timeout, see WithDrainTimeout.
+func TestRunEndsSoonAfterTheDrainTimeout(t *testing.T) {
+	t.Parallel()
+	const drain = 5 * time.Second
+	for name, test := range map[string]struct {
+		singleActive bool
+		ignored      []string
+		want         time.Duration
+	}{
+		"no answer to basic.cancel":             {false, []string{"basic.cancel", "connection.close"}, drain + 7*time.Second},
+		"no answer to channel.close":            {false, []string{"channel.close", "connection.close"}, drain + 7*time.Second},
+		"no answer to a single active consumer": {true, []string{"channel.close", "connection.close"}, drain + 7*time.Second},
+		"no answer to connection.close":         {false, []string{"connection.close"}, drain + 4*time.Second},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				current := contract.Default("orders")
+				current.SingleActiveConsumer = test.singleActive
+				release, contextEnded := make(chan struct{}), make(chan time.Time, 1)
+				defer close(release)
+				b := run(t, current, func(ctx context.Context, m *consumer.Message[string]) error {
+					if m.Body == "fails" { // opens the connection for copies
+						return io.EOF
+					}
+					<-ctx.Done()
+					contextEnded <- time.Now()
+					hang(release)
+					return nil
+				}, consumer.WithDrainTimeout(drain))
+				b.send(t, "fails", "hangs")
+				pass(time.Second)
+				for _, method := range test.ignored {
+					b.Ignore(method, true)
+				}
+				began := time.Now()
+				err := b.end()
+				equal(t, "Run ended after", test.want, time.Since(began))
+				equal(t, "the context of the handler ended after", drain, (<-contextEnded).Sub(began))
+				equal(t, "a handler was abandoned", true, errors.As(err, new(*consumer.DrainError)))
+			})
+		})
+	}
+}
+
+// The broker cancels the consumer during a drain, and does not answer the request to close the channel.
+func TestALostSessionEndsSoonAfterTheDrainTimeout(t *testing.T) {
+	t.Parallel()
+	const drain = 5 * time.Second
+	synctest.Test(t, func(t *testing.T) {
+		release := make(chan struct{})
+		defer close(release)
+		b := run(t, contract.Default("orders"), func(context.Context, *consumer.Message[string]) error {
+			hang(release)
+			return nil
+		}, consumer.WithDrainTimeout(drain))
+		b.send(t, "a")
+		pass(time.Second)
+		b.Ignore("channel.close", true)
+		began := time.Now()
+		b.stop()
+		b.Delete("orders")
+		equal(t, "a handler was abandoned", true, errors.As(<-b.ended, new(*consumer.DrainError)))
+		equal(t, "Run ended after", drain+5*time.Second, time.Since(began))
+	})
 }
 
 func TestAConsumerContinuesAfterARequestWithoutAnAnswer(t *testing.T) {

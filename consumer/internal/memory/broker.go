@@ -185,8 +185,8 @@ func (b *Broker) Silence(name string, silent bool) {
 	b.silent[name] = silent
 }
 
-// Ignore makes the broker answer no request of a method, "basic.consume", "basic.cancel", "channel.close" or "confirm.select", or answer
-// them again. A request that was not answered fails when its connection ends.
+// Ignore makes the broker answer no request of a method, "basic.consume", "basic.cancel", "channel.close", "confirm.select" or
+// "connection.close", or answer them again. A request that was not answered fails when its connection ends.
 func (b *Broker) Ignore(method string, ignore bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

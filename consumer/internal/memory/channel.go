@@ -57,7 +57,7 @@ func (ch *channel) check() error {
 }
 
 func (ch *channel) Consume(name, tag string, _, _, _, _ bool, _ amqp.Table) (<-chan amqp.Delivery, error) {
-	ch.connection.awaitAnswer("basic.consume")
+	ch.connection.awaitAnswer("basic.consume", nil)
 	b := ch.broker
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -98,7 +98,7 @@ func (ch *channel) unackedOf(c *consumer) int {
 }
 
 func (ch *channel) Cancel(tag string, _ bool) error {
-	ch.connection.awaitAnswer("basic.cancel")
+	ch.connection.awaitAnswer("basic.cancel", nil)
 	b := ch.broker
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -314,7 +314,7 @@ func (ch *channel) IsClosed() bool {
 
 func (ch *channel) Close() error {
 	ch.connection.awaitUnblocked(nil)
-	ch.connection.awaitAnswer("channel.close")
+	ch.connection.awaitAnswer("channel.close", nil)
 	ch.broker.mu.Lock()
 	defer ch.broker.mu.Unlock()
 	if err := ch.check(); err != nil {

@@ -39,7 +39,7 @@ func (c *connection) ConsumingChannel(closed chan *amqp.Error, cancelled chan st
 }
 
 func (c *connection) PublishingChannel(closed chan *amqp.Error, returned chan amqp.Return) (transport.PublishingChannel, error) {
-	c.awaitAnswer("confirm.select")
+	c.awaitAnswer("confirm.select", nil)
 	return c.open(&channel{closes: closed, cancels: make(chan string), returns: returned})
 }
 
@@ -56,7 +56,7 @@ func (c *connection) open(ch *channel) (*channel, error) {
 }
 
 // awaitUnblocked waits until the broker reads from the connection, the connection ends, or the caller stops waiting.
-func (c *connection) awaitUnblocked(givenUp <-chan time.Time) {
+func (c *connection) awaitUnblocked(givenUp <-chan struct{}) {
 	c.broker.mu.Lock()
 	unblocked, waits := c.broker.unblocked, c.broker.blocked && c.publishes
 	c.broker.mu.Unlock()
@@ -69,13 +69,16 @@ func (c *connection) awaitUnblocked(givenUp <-chan time.Time) {
 	}
 }
 
-// awaitAnswer waits until the connection ends if the broker does not answer a method.
-func (c *connection) awaitAnswer(method string) {
+// awaitAnswer waits until the connection ends, or the caller stops waiting, if the broker does not answer a method.
+func (c *connection) awaitAnswer(method string, givenUp <-chan struct{}) {
 	c.broker.mu.Lock()
 	ignored := c.broker.unanswered[method]
 	c.broker.mu.Unlock()
 	if ignored {
-		<-c.ended
+		select {
+		case <-c.ended:
+		case <-givenUp:
+		}
 	}
 }
 
@@ -92,9 +95,10 @@ func (c *connection) VirtualHost() string { return "" }
 func (c *connection) MaxFrame() int { return 131072 }
 
 func (c *connection) Close(deadline time.Time) error {
-	timer := time.NewTimer(time.Until(deadline))
-	defer timer.Stop()
-	c.awaitUnblocked(timer.C)
+	ctx, cancel := context.WithDeadline(context.Background(), deadline)
+	defer cancel()
+	c.awaitUnblocked(ctx.Done())
+	c.awaitAnswer("connection.close", ctx.Done())
 	c.broker.mu.Lock()
 	defer c.broker.mu.Unlock()
 	if c.closed {
