@@ -14,8 +14,8 @@ const (
 	// idleWait is how long a drain waits for running handlers before it returns messages that were never started to other
 	// consumers.
 	idleWait = time.Second
-	// maxLateAcks is how many acks may follow basic.cancel. Quorum queues lose further acks if the channel is closed right after
-	// them.
+	// maxLateAcks is how many acks may precede the close of a channel without basic.cancel in between. Quorum queues lose further
+	// acks.
 	maxLateAcks = 32
 	// abandonWait is how long handlers may still run after their context ended.
 	abandonWait = 2 * time.Second
@@ -101,14 +101,17 @@ func (s *session) cancelEarly() {
 	}
 }
 
-// returnUnsettled sends pending acks and returns unsettled messages. It does not cancel a single active consumer: the next consumer
-// would become active before this one has returned its messages.
+// returnUnsettled sends pending acks and returns unsettled messages. It does not cancel a single active consumer with few messages: the
+// next consumer would become active before this one has returned its messages.
 func (s *session) returnUnsettled() error {
 	if err := s.acker.flush(); err != nil {
 		return err
 	}
-	if s.contract.SingleActiveConsumer {
+	if s.contract.SingleActiveConsumer && s.settings.prefetch <= maxLateAcks {
 		return s.acker.finish()
+	}
+	if err := s.ensureCancel(); err != nil {
+		return err
 	}
 	if _, err := s.unsubscribe(); err != nil {
 		return err

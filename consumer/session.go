@@ -50,6 +50,7 @@ type session struct {
 	received      chan struct{} // closed when all deliveries of the subscription are in inbox; nil while not subscribed
 	subscribed    int           // the window of the subscription; 0 while not subscribed
 	subscriptions int           // how many consumer tags were used
+	lateAcks      int64         // how many acks may follow the last basic.cancel
 	qos           int           // the prefetch of the next basic.consume
 	limiterPauses atomic.Bool   // the session does not consume until the limiter grants permission
 }

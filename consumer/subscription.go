@@ -84,6 +84,16 @@ func (s *session) receive(deliveries <-chan amqp.Delivery, received chan<- struc
 	}
 }
 
+// ensureCancel subscribes again if many acks may have followed the basic.cancel of a pause, so that another basic.cancel follows the acks.
+func (s *session) ensureCancel() error {
+	s.subscribing.Lock()
+	defer s.subscribing.Unlock()
+	if s.received != nil || s.lateAcks <= maxLateAcks {
+		return nil
+	}
+	return s.subscribe(1)
+}
+
 // unsubscribe ends the subscription and returns the deliveries that no worker has received.
 func (s *session) unsubscribe() ([]arrival, error) {
 	s.subscribing.Lock()
@@ -97,6 +107,7 @@ func (s *session) cancelSubscription() ([]arrival, error) {
 	if s.received == nil {
 		return nil, nil
 	}
+	s.lateAcks = s.active.Load() // before the flush, because their handlers may end during it
 	if err := s.acker.flush(); err != nil {
 		return nil, err
 	}

@@ -243,7 +243,7 @@ export class Consumer<T> {
     await Promise.race([Promise.allSettled(session.working), sleep(this.options.drainMilliseconds, session.over)]);
     session.over.throwIfAborted();
     session.end("the time to drain is over");
-    if (session.contract.singleActiveConsumer) {
+    if (session.contract.singleActiveConsumer && this.options.prefetch <= 32) { // RabbitMQ does not forget so few acknowledgements
       return; // a cancel would let the next consumer overtake what comes back when the channel closes
     }
     const closed = session.channel.cancel(consumerTag).then(() => {
