@@ -229,7 +229,7 @@ func (c *Consumer) Run(ctx context.Context) error {
 func (c *Consumer) endSession(s *session, why error) {
 	drain := c.drain
 	if errors.Is(why, errPaused) {
-		c.setState(StatePaused, nil)
+		c.setState(StatePaused, c.breaker.err())
 		drain = (*session).drain
 	}
 	if err := drain(s); err != nil {

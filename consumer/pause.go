@@ -47,7 +47,7 @@ func (c *Consumer) awaitPause(ctx context.Context) (waited bool) {
 			break
 		}
 		waited = true
-		c.setState(StatePaused, nil)
+		c.setState(StatePaused, c.breaker.err())
 		c.status.recordPause(now.Add(left))
 		if sleep(ctx, min(left, pausedInterval)) {
 			_ = c.reload(ctx) // keeps the former contract if it cannot read the new one

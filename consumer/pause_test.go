@@ -2,6 +2,7 @@ package consumer_test
 
 import (
 	"context"
+	"io"
 	"path/filepath"
 	"sync/atomic"
 	"testing"
@@ -181,6 +182,38 @@ func TestAConsumerThatReconnectsDuringAPauseDoesNotConsume(t *testing.T) {
 		equal(t, "consumed", false, p.isConsumed())
 		equal(t, "state", consumer.StatePaused, p.consumer.Health().State)
 		equal(t, "Run", nil, p.end())
+	})
+}
+
+// A pause of the contract does not hide that the breaker is open: neither while handlers end, nor afterwards.
+func TestAPauseOfTheContractWhileTheBreakerIsOpen(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "contract.json")
+	synctest.Test(t, func(t *testing.T) {
+		current := contract.Default("orders")
+		writeContract(t, path, current)
+		b := startWith(t, current, func(*memory.Broker) {},
+			func(conn *consumer.Conn, _ contract.Source, options ...consumer.Option) (*consumer.Consumer, error) {
+				return consumer.New(conn, contract.File(path), func(_ context.Context, m *consumer.Message[string]) error {
+					if m.Body == "slow" {
+						time.Sleep(40 * time.Second)
+					}
+					return io.EOF
+				}, options...)
+			}, consumer.WithBreaker(1, time.Hour))
+		b.send(t, "slow", "fails")
+		pass(time.Second)
+		current.Paused = &contract.Pause{ID: "k3v9q2m7xa", Until: time.Now().Add(10 * time.Minute)}
+		writeContract(t, path, current)
+		for _, handlers := range []int{1, 0} {
+			pass(30 * time.Second) // the contract is read every 30 s
+			health := b.consumer.Health()
+			equal(t, "handlers that run", handlers, health.Active)
+			equal(t, "ready and paused", []bool{false, true}, []bool{health.Ready, health.Paused})
+			equal(t, "message", "the breaker is open: the handler failed 1 times in a row; the log has its errors", health.Message)
+		}
+		equal(t, "the contract asks for the pause", true, b.consumer.Health().PausedUntil != nil)
+		equal(t, "Run", nil, b.end())
 	})
 }
 
