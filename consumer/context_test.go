@@ -2,6 +2,7 @@ package consumer
 
 import (
 	"context"
+	"errors"
 	"testing"
 	"time"
 
@@ -36,6 +37,24 @@ func TestALateTimerDoesNotEndTheNextMessage(t *testing.T) {
 	w.expire()
 	if err := h.Err(); err != nil {
 		t.Error(err)
+	}
+}
+
+// The standard library knows no timeout that ends the context of another package, see context.Cause.
+func TestTheCauseOfATimeoutReachesDerivedContexts(t *testing.T) {
+	t.Parallel()
+	w := workerForTest(t)
+	h := w.start(time.Time{}, &Delivery{})
+	derived, cancel := context.WithCancel(h)
+	defer cancel()
+	h.cancel(ErrTimeout)
+	for name, got := range map[string][2]error{
+		"the handler's context": {h.Err(), context.DeadlineExceeded}, "its cause": {context.Cause(h), ErrTimeout},
+		"a derived context": {derived.Err(), context.Canceled}, "the cause of that": {context.Cause(derived), ErrTimeout},
+	} {
+		if !errors.Is(got[0], got[1]) {
+			t.Errorf("%s: %v instead of %v", name, got[0], got[1])
+		}
 	}
 }
 

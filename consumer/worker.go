@@ -54,7 +54,8 @@ func (h *handlerContext) deliveries() []*Delivery {
 // Deadline returns when the handler times out.
 func (h *handlerContext) Deadline() (time.Time, bool) { return h.deadline, true }
 
-// Err returns context.DeadlineExceeded after the deadline, as context.WithDeadline does.
+// Err returns context.DeadlineExceeded after the deadline, as context.WithDeadline does. A context that is derived from this one returns
+// context.Canceled, because it copies the error of the context inside. Its cause is ErrTimeout, too.
 func (h *handlerContext) Err() error {
 	err := h.Context.Err()
 	if err != nil && errors.Is(context.Cause(h.Context), ErrTimeout) {
