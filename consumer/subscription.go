@@ -168,8 +168,10 @@ func (s *session) returnUnhandled(why error, began time.Time, deliveries ...*Del
 var errNotConsuming = errors.New("the consumer is paused")
 
 // Pause stops consuming until Resume is called, also before Run. Handlers that run may finish. Messages that no handler has begun
-// return to the queue without an attempt; RabbitMQ before 4.3 counts that as a delivery. The consumer stays connected, live and
-// ready, and a drain works as usual. Pause does not wait: Health reports StatePaused, and how many handlers are active.
+// return to the queue without an attempt; RabbitMQ before 4.3 counts that as a delivery. They return immediately, with two exceptions:
+// messages that are collected for a batch return when it is full or its wait is over, and messages that wait for the limiter when
+// Limiter.Acquire returns. The consumer stays connected, live and ready, and a drain works as usual. Pause does not wait: Health reports
+// StatePaused, and how many handlers are active.
 func (c *Consumer) Pause() {
 	c.paused.Store(true)
 	notify(c.pauseChanges)
