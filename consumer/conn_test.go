@@ -2,6 +2,7 @@ package consumer_test
 
 import (
 	"context"
+	"io/fs"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -62,6 +63,29 @@ func TestRunEndsAllConsumersIfOneFails(t *testing.T) {
 		if err := <-ended; err == nil || !strings.Contains(err.Error(), "WithConcurrency(-1)") {
 			t.Errorf("Run: %v", err)
 		}
+	})
+}
+
+// endlessSource is a contract that New does not find, and that Run reads until its context ends.
+type endlessSource struct{ loads int }
+
+func (s *endlessSource) Load(ctx context.Context) (contract.Contract, error) {
+	if s.loads++; s.loads == 1 {
+		return contract.Contract{}, fs.ErrNotExist
+	}
+	<-ctx.Done()
+	return contract.Contract{}, ctx.Err()
+}
+
+func TestRunThatEndsBeforeItHasReadAContract(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b := startWith(t, contract.Default("orders"), func(*memory.Broker) {},
+			func(conn *consumer.Conn, _ contract.Source, options ...consumer.Option) (*consumer.Consumer, error) {
+				return consumer.New(conn, &endlessSource{}, ignore, options...)
+			})
+		pass(time.Second)
+		equal(t, "Run", nil, b.end())
 	})
 }
 

@@ -11,8 +11,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	amqp "github.com/rabbitmq/amqp091-go"
-
 	"github.com/warren-mq/warren/consumer/contract"
 )
 
@@ -172,8 +170,8 @@ func Run(ctx context.Context, consumers ...*Consumer) error {
 const contractInterval = 30 * time.Second
 
 // Run consumes until ctx ends, then drains and returns nil. It reconnects without a limit of attempts. It returns a *DrainError
-// if handlers did not return within the drain timeout, and another error if the contract is not valid or does not fit the
-// options. Run can be called only once.
+// if handlers did not return within the drain timeout, and another error if the first contract cannot be read, is not valid or does not
+// fit the options. Run can be called only once.
 func (c *Consumer) Run(ctx context.Context) error {
 	if !c.started.CompareAndSwap(false, true) {
 		return errors.New("consumer: Run was called before")
@@ -190,6 +188,9 @@ func (c *Consumer) Run(ctx context.Context) error {
 		}
 		err := c.reload(ctx)
 		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			if ctx.Err() != nil { // the reason why the contract could not be read
+				return nil
+			}
 			return err
 		}
 		if err == nil && c.awaitPause(ctx) {
@@ -381,20 +382,4 @@ func notify(requests chan<- struct{}) {
 	case requests <- struct{}{}:
 	default:
 	}
-}
-
-// consumeError adds to an error of the broker what to check.
-func consumeError(err error, current contract.Contract) error {
-	var reply *amqp.Error
-	isReply := errors.As(err, &reply)
-	switch {
-	case isReply && reply.Code == amqp.NotFound:
-		return fmt.Errorf("queue %q does not exist in virtual host %q; "+
-			"check that the ConsumerQueue is Ready and that the URI names this virtual host: %w",
-			current.Queue, current.VirtualHost, err)
-	case isReply && reply.Code == amqp.AccessRefused:
-		return fmt.Errorf("the user may not consume queue %q; grant it read permission in virtual host %q: %w",
-			current.Queue, current.VirtualHost, err)
-	}
-	return err
 }

@@ -7,6 +7,8 @@ import (
 	"strings"
 	"time"
 
+	amqp "github.com/rabbitmq/amqp091-go"
+
 	"github.com/warren-mq/warren/consumer/contract"
 )
 
@@ -122,4 +124,20 @@ type DrainError struct {
 
 func (e *DrainError) Error() string {
 	return fmt.Sprintf("%d handlers did not return in time: %s", len(e.Abandoned), strings.Join(e.Abandoned, ", "))
+}
+
+// consumeError adds to an error of the broker what to check.
+func consumeError(err error, current contract.Contract) error {
+	var reply *amqp.Error
+	isReply := errors.As(err, &reply)
+	switch {
+	case isReply && reply.Code == amqp.NotFound:
+		return fmt.Errorf("queue %q does not exist in virtual host %q; "+
+			"check that the ConsumerQueue is Ready and that the URI names this virtual host: %w",
+			current.Queue, current.VirtualHost, err)
+	case isReply && reply.Code == amqp.AccessRefused:
+		return fmt.Errorf("the user may not consume queue %q; grant it read permission in virtual host %q: %w",
+			current.Queue, current.VirtualHost, err)
+	}
+	return err
 }
