@@ -16,8 +16,8 @@
 // nil or Discard, or after the broker confirmed the copy that replaces it. A clean drain repeats nothing. After a crash or a lost
 // connection, the messages that were unacked are handled again. If the connection was lost before a copy's confirm arrived, there
 // may be two copies of the failed message. Both have the same header x-copy-id if only the publishing connection was lost. The
-// order of messages is kept only with a single active consumer, a concurrency and a prefetch of 1, and the strategy Requeue or
-// None.
+// order of messages is kept only with a single active consumer, a concurrency and a prefetch of 1, the strategy Requeue or None, and
+// without pauses.
 //
 // # Implementation
 //
