@@ -78,7 +78,7 @@ func run(ctx context.Context, chaos, publishes bool) error {
 		State: func(to consumer.Transition) { say("state: %s", to.To) },
 		Settled: func(s consumer.Settlement) {
 			if s.Err != nil {
-				say("    %v: %s to %s", s.Err, s.Action.Verb, next(s.Action, current))
+				say("    %v: %s", s.Err, carriedOut(s.Action))
 			}
 		},
 	}
@@ -100,11 +100,11 @@ func run(ctx context.Context, chaos, publishes bool) error {
 	return errors.Join(err, showDeadLetters(current.DeadLetterQueue))
 }
 
-func next(action contract.Action, current contract.Contract) string {
+func carriedOut(action contract.Action) string {
 	if action.Route == nil {
-		return current.DeadLetterQueue
+		return string(action.Verb)
 	}
-	return action.Route.RoutingKey + action.Route.Exchange
+	return fmt.Sprintf("%s to %s", action.Verb, action.Route.RoutingKey+action.Route.Exchange)
 }
 
 // publish publishes an order each second, and sometimes a body that is not an order.
