@@ -70,7 +70,7 @@ func (s Source) Read(message *amqp.Delivery) Message {
 // ReadWithSize is Read for a message whose body may be missing. size is the length of the body.
 func (s Source) ReadWithSize(message *amqp.Delivery, size int64) Message {
 	deadLetter := Message{Delivery: message, Reason: Parked, Redrives: contract.Redrives(message.Headers), Size: size}
-	deadLetter.Origin.Queue = firstText(message.Headers, contract.HeaderFailureQueue, HeaderOriginQueue)
+	deadLetter.Origin.Queue = firstQueueName(message.Headers, contract.HeaderFailureQueue, HeaderOriginQueue)
 	if last, died := lastDeath(message.Headers); died {
 		deadLetter.Origin.Queue, deadLetter.Origin.DiedAt = last.queue, last.at
 		if !slices.Contains(s.Tiers, last.queue) { // a consumer parked the message after it was in a tier
@@ -149,7 +149,7 @@ func deaths(headers amqp.Table) []death {
 		queue, _ := fields["queue"].(string)
 		word, _ := fields["reason"].(string)
 		reason, known := brokerReasons[word]
-		if queue == "" || !known {
+		if !isQueueName(queue) || !known {
 			continue
 		}
 		d := death{queue: queue, reason: reason}
@@ -164,10 +164,16 @@ func deaths(headers amqp.Table) []death {
 	return found
 }
 
-// firstText returns the first non-empty text among some headers; empty if there is none.
-func firstText(headers amqp.Table, names ...string) string {
+// maxQueueName is the limit of AMQP for the name of a queue, in bytes.
+const maxQueueName = 255
+
+// isQueueName reports whether a queue can have this name. Any client can write longer texts into headers.
+func isQueueName(text string) bool { return text != "" && len(text) <= maxQueueName }
+
+// firstQueueName returns the first name of a queue among some headers; empty if there is none.
+func firstQueueName(headers amqp.Table, names ...string) string {
 	for _, name := range names {
-		if text, _ := headers[name].(string); text != "" {
+		if text, _ := headers[name].(string); isQueueName(text) {
 			return text
 		}
 	}

@@ -1,6 +1,7 @@
 package deadletter
 
 import (
+	"strings"
 	"testing"
 	"time"
 
@@ -115,6 +116,21 @@ func TestRead(t *testing.T) {
 			reason:  Parked,
 		},
 		"an x-death that is no list": {headers: amqp.Table{"x-death": "text"}, reason: Parked},
+		"a name as long as that of a queue can be": {
+			headers: amqp.Table{"x-failure-queue": strings.Repeat("q", 255)},
+			reason:  Parked,
+			origin:  Origin{Queue: strings.Repeat("q", 255)},
+		},
+		"a name that is too long for a queue": {headers: amqp.Table{"x-failure-queue": strings.Repeat("q", 256)}, reason: Parked},
+		"a name that is too long for a queue, after a Redrive": {
+			headers: amqp.Table{"x-failure-queue": strings.Repeat("q", 256), "x-warren-origin-queue": "orders"},
+			reason:  Parked,
+			origin:  Origin{Queue: "orders"},
+		},
+		"an x-death with a name that is too long for a queue": {
+			headers: amqp.Table{"x-death": []any{deathIn(strings.Repeat("q", 256), "rejected", "", "orders")}},
+			reason:  Parked,
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
