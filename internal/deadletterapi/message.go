@@ -23,15 +23,15 @@ func describe(deadLetter deadletter.Message, position, bodyLimit int, secret *re
 		Origin: originOf(deadLetter.Origin), Redrives: int64(deadLetter.Redrives), Properties: propertiesOf(deadLetter.Delivery),
 		Headers: plain(deadLetter.Headers, secret), Size: int64(len(deadLetter.Body)), Warnings: warningsOf(deadLetter),
 	}
-	described.Body, described.BodyEncoding, described.BodyTruncated = bodyOf(deadLetter.Body, bodyLimit)
+	described.Body, described.BodyEncoding, described.BodyTruncated = beginningOf(deadLetter.Body, bodyLimit)
 	return described
 }
 
-// bodyOf returns the beginning of a body. It does not split a character.
-func bodyOf(body []byte, limit int) (written string, encoding v1alpha1.Encoding, truncated bool) {
-	begin := body[:min(len(body), limit)]
-	truncated = len(begin) < len(body)
-	if !utf8.Valid(body) {
+// beginningOf returns at most limit bytes of a body or of a header's value. It does not split a character.
+func beginningOf(whole []byte, limit int) (written string, encoding v1alpha1.Encoding, truncated bool) {
+	begin := whole[:min(len(whole), limit)]
+	truncated = len(begin) < len(whole)
+	if !utf8.Valid(whole) {
 		return base64.StdEncoding.EncodeToString(begin), v1alpha1.Base64, truncated
 	}
 	for !utf8.Valid(begin) {

@@ -2,6 +2,7 @@ package deadletterapi
 
 import (
 	"cmp"
+	"crypto/sha256"
 	"slices"
 	"time"
 
@@ -17,13 +18,15 @@ const (
 	maxGroups = 100
 	// maxCountedGroups is the number of groups that are counted separately. Each message may have a different value.
 	maxCountedGroups = 10_000
+	// maxValueBytes is how many bytes of a header's value a group keeps. A value may have 128 KiB.
+	maxValueBytes = 1024
 )
 
 type groupKey struct {
 	reason messaging.DeadLetterReason
 	queue  string
-	value  string
-	has    bool // the message has the header
+	value  [sha256.Size]byte // the hash of the header's value
+	has    bool              // the message has the header
 }
 
 type counter struct {
@@ -38,9 +41,10 @@ func newCounter(header string) *counter {
 }
 
 func (c *counter) add(deadLetter deadletter.Message) {
-	key := groupKey{reason: deadLetter.Reason, queue: deadLetter.Origin.Queue}
+	key, value := groupKey{reason: deadLetter.Reason, queue: deadLetter.Origin.Queue}, ""
 	if c.header != "" {
-		key.value, key.has = deadletter.HeaderText(deadLetter.Headers[c.header])
+		value, key.has = deadletter.HeaderText(deadLetter.Headers[c.header])
+		key.value = sha256.Sum256([]byte(value))
 	}
 	group := c.groups[key]
 	if group == nil {
@@ -50,7 +54,8 @@ func (c *counter) add(deadLetter deadletter.Message) {
 		}
 		group = &v1alpha1.Group{Reason: string(key.reason), Queue: text(key.queue), SampleID: deadletter.Fingerprint(deadLetter.Delivery)}
 		if key.has {
-			group.Value = new(text(key.value))
+			shown, _, truncated := beginningOf([]byte(value), maxValueBytes)
+			group.Value, group.ValueTruncated = &shown, truncated
 		}
 		c.groups[key] = group
 		c.order = append(c.order, key)

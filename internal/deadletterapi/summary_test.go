@@ -1,7 +1,9 @@
 package deadletterapi
 
 import (
+	"runtime"
 	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -52,4 +54,52 @@ func TestSummaryOfManyGroups(t *testing.T) {
 	topologytest.Equal(t, "groups", maxGroups, len(groups))
 	topologytest.Equal(t, "kept", maxCountedGroups, len(c.groups))
 	topologytest.Equal(t, "others", int64(maxCountedGroups+5-maxGroups), others)
+}
+
+// Values that begin alike are different groups, also if they are too long to show.
+func TestSummaryOfLongValues(t *testing.T) {
+	t.Parallel()
+	whole := strings.Repeat("é", maxValueBytes/2)
+	longer, other, binary := parked("n", whole+"1"), parked("n", whole+"2"), parked("n", strings.Repeat("\xff", maxValueBytes+1))
+	exact := parked("n", whole)
+	c := newCounter("n")
+	for _, message := range []*amqp.Delivery{&longer, &longer, &longer, &other, &other, &binary, &exact} {
+		c.add(orders.Read(message))
+	}
+	groups, others := c.largest()
+	topologytest.Equal(t, "others", int64(0), others)
+	topologytest.Equal(t, "groups", []v1alpha1.Group{
+		{Reason: "Parked", Queue: "orders", Value: &whole, ValueTruncated: true, Count: 3, SampleID: deadletter.Fingerprint(&longer)},
+		{Reason: "Parked", Queue: "orders", Value: &whole, ValueTruncated: true, Count: 2, SampleID: deadletter.Fingerprint(&other)},
+		{
+			Reason: "Parked", Queue: "orders", Value: new(text(strings.Repeat("\xff", maxValueBytes))), ValueTruncated: true, Count: 1,
+			SampleID: deadletter.Fingerprint(&binary),
+		},
+		{Reason: "Parked", Queue: "orders", Value: &whole, Count: 1, SampleID: deadletter.Fingerprint(&exact)},
+	}, groups)
+}
+
+// Long headers do not make the memory large: neither the value that forms groups nor the queue that a message claims to come from.
+func TestSummaryOfLongHeadersTakesLittleMemory(t *testing.T) { //nolint:paralleltest // it measures the memory of the process
+	const messages, length, most = 300, 100 << 10, 4 << 20
+	c := newCounter("n")
+	before := heap()
+	for i := range messages {
+		message := parked("n", strconv.Itoa(i)+strings.Repeat("n", length))
+		message.Headers["x-failure-queue"] = strconv.Itoa(i) + strings.Repeat("q", length)
+		c.add(orders.Read(&message))
+	}
+	kept := heap() - before
+	topologytest.Equal(t, "groups", messages, len(c.groups))
+	if kept > most {
+		t.Errorf("keeps %d MiB", kept>>20)
+	}
+}
+
+// heap returns the memory that is in use, in bytes.
+func heap() int64 {
+	runtime.GC()
+	var stats runtime.MemStats
+	runtime.ReadMemStats(&stats)
+	return int64(stats.HeapAlloc)
 }

@@ -109,8 +109,10 @@ type Group struct {
 	Reason string `json:"reason"`
 	// queue is where the messages died; empty if unknown.
 	Queue string `json:"queue,omitempty"`
-	// value of the header; absent if the messages lack the header.
+	// value of the header, at most 1024 bytes; absent if the messages lack the header.
 	Value *string `json:"value,omitempty"`
+	// valueTruncated is true if value is only the beginning. Messages in one group have the same whole value.
+	ValueTruncated bool `json:"valueTruncated,omitempty"`
 	// count is the number of messages in the group.
 	Count int64 `json:"count"`
 	// redriven is how many of these messages were moved back before, and failed again.

@@ -125,6 +125,7 @@ func TestGroupFlags(t *testing.T) {
 		"no header":            {"kind", v1alpha1.Group{Reason: "Parked"}, "--died-reason Parked --header '!kind'"},
 		"a command as value":   {"kind", v1alpha1.Group{Reason: "Parked", Value: new("$(reboot)")}, ""},
 		"a list as value":      {"kind", v1alpha1.Group{Reason: "Parked", Value: new("a,b")}, ""},
+		"a truncated value":    {"kind", v1alpha1.Group{Reason: "Parked", Value: new("a"), ValueTruncated: true}, ""},
 		"an empty value":       {"kind", v1alpha1.Group{Reason: "Parked", Value: new("")}, ""},
 		"a command as queue":   {"", v1alpha1.Group{Reason: "Parked", Queue: "'; reboot"}, ""},
 		"a command as header":  {"`reboot`", v1alpha1.Group{Reason: "Parked"}, ""},

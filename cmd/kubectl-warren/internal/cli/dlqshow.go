@@ -126,7 +126,7 @@ func printSummary(out io.Writer, queue v1alpha1.DeadLetterQueue, now time.Time, 
 	for _, group := range summary.Groups {
 		row := []cell{cellOf(printable.Text(group.Reason)), cellOf(queueText(group.Queue))}
 		if summary.GroupBy != "" {
-			row = append(row, cellOf(headerText(group.Value)))
+			row = append(row, cellOf(headerText(group)))
 		}
 		rows.add(append(row, cellOf(decimal(group.Count)), redrivenCell(group.Redriven),
 			cellOf(age(now, group.Oldest)), cellOf(age(now, group.Newest)), cellOf(printable.Text(group.SampleID)))...)
@@ -155,15 +155,17 @@ func queueText(name string) string {
 	return printable.Text(name)
 }
 
-// headerText returns the value of a header. A message may lack the header, or its value may be empty.
-func headerText(value *string) string {
+// headerText returns the header's value of a group. Messages may lack the header, or its value may be empty.
+func headerText(group v1alpha1.Group) string {
 	switch {
-	case value == nil:
+	case group.Value == nil:
 		return "<none>"
-	case *value == "":
+	case *group.Value == "":
 		return `""`
+	case group.ValueTruncated:
+		return printable.Text(*group.Value) + "…"
 	}
-	return printable.Text(*value)
+	return printable.Text(*group.Value)
 }
 
 // age formats an age as kubectl does.
@@ -194,7 +196,7 @@ func nextOf(queue v1alpha1.DeadLetterQueue, namespace string) string {
 		queue.Name, namespace, selection)
 }
 
-// groupFlags returns the flags of a Redrive that select a group; false if the header's value needs quoting in a shell.
+// groupFlags returns the flags of a Redrive that select a group; false if the header's value needs quoting in a shell, or is truncated.
 func groupFlags(groupBy string, group v1alpha1.Group) (flags string, isPlain bool) {
 	flags = "--died-reason " + group.Reason
 	if group.Queue != "" {
@@ -208,5 +210,5 @@ func groupFlags(groupBy string, group v1alpha1.Group) (flags string, isPlain boo
 		return flags + fmt.Sprintf(" --header '!%s'", groupBy), isPlain && plainWord.MatchString(groupBy)
 	}
 	return flags + fmt.Sprintf(" --header %s=%s", groupBy, *group.Value),
-		isPlain && plainWord.MatchString(groupBy) && plainWord.MatchString(*group.Value)
+		isPlain && plainWord.MatchString(groupBy) && plainWord.MatchString(*group.Value) && !group.ValueTruncated
 }

@@ -348,18 +348,19 @@ func TestEventsKeepTheirLines(t *testing.T) {
 	}
 }
 
-// A group links to its messages, to their export, and to the forms that move or delete them.
+// A group links to its messages, to their export, and to the forms that move or delete them. A truncated value cannot select a group.
 func TestGroupsLeadToTheirMessages(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, orders(2))
 	s.summary.Summary.Groups = []deadletters.Group{
 		{Reason: "Parked", Queue: "orders", Value: new("a=b"), Count: 1, SampleID: "aaaaaaaaaaaaaaaa"},
 		{Reason: "Rejected", Count: 1, SampleID: "bbbbbbbbbbbbbbbb"},
+		{Reason: "Parked", Value: new("long"), ValueTruncated: true, Count: 1, SampleID: "cccccccccccccccc"},
 	}
 	page := path("namespaces", "shop", "queues", "orders")
 	_, body := s.do(http.MethodGet, page, nil)
 	if difference := cmp.Diff(url.Values{
-		"id": {"aaaaaaaaaaaaaaaa", "bbbbbbbbbbbbbbbb"}, "limit": {"2"}, "distinct": {"true"}, "bodyLimit": {"200"},
+		"id": {"aaaaaaaaaaaaaaaa", "bbbbbbbbbbbbbbbb", "cccccccccccccccc"}, "limit": {"3"}, "distinct": {"true"}, "bodyLimit": {"200"},
 	}, s.asked[1]); difference != "" {
 		t.Errorf("samples (-want +got):\n%s", difference)
 	}

@@ -73,7 +73,7 @@ type group struct {
 	deadletters.Group
 	OldestAt, NewestAt time.Time
 	Sample             string
-	// Query selects the group.
+	// Query selects the group. It is empty if the header's value is truncated.
 	Query template.URL
 }
 
@@ -192,7 +192,9 @@ func (p *queuePage) summarize(ctx context.Context, asked *deadletterclient.Clien
 	}
 	for _, each := range counted.Summary.Groups {
 		row := group{Group: each, OldestAt: timeOf(each.Oldest), NewestAt: timeOf(each.Newest)}
-		row.Query = template.URL(p.selectionOf(each).values().Encode())
+		if !each.ValueTruncated {
+			row.Query = template.URL(p.selectionOf(each).values().Encode())
+		}
 		p.Groups = append(p.Groups, row)
 		p.HasValues = p.HasValues || each.Value != nil
 	}
