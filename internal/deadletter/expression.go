@@ -138,11 +138,13 @@ func (e *compiledExpression) failureText(err error) string {
 	return "an operation failed, such as the conversion of a value"
 }
 
-// variables resolves the variables of an expression on demand, because parsing the body is slow.
+// variables resolves the variables of an expression on demand, because parsing the body is slow. An expression may read a variable for
+// each element of a list, and CEL charges nothing for that, so the variables that take long are converted once.
 type variables struct {
 	deadLetter Message
 	now        time.Time
-	body       any // nil until an expression reads it
+	// These are nil until an expression reads them.
+	headers, properties, body any
 }
 
 func (v *variables) Parent() interpreter.Activation { return nil }
@@ -151,9 +153,15 @@ func (v *variables) Parent() interpreter.Activation { return nil }
 func (v *variables) ResolveName(name string) (any, bool) {
 	switch name {
 	case "headers":
-		return valueOf(v.deadLetter.Headers), true
+		if v.headers == nil {
+			v.headers = valueOf(v.deadLetter.Headers)
+		}
+		return v.headers, true
 	case "properties":
-		return Properties(v.deadLetter.Delivery), true
+		if v.properties == nil {
+			v.properties = Properties(v.deadLetter.Delivery)
+		}
+		return v.properties, true
 	case "reason":
 		return string(v.deadLetter.Reason), true
 	case "origin":

@@ -6,6 +6,7 @@ import (
 	"math"
 	"runtime"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -300,21 +301,29 @@ func FuzzExpression(f *testing.F) {
 
 // Large messages do not evade the limits.
 func TestExpressionWithLargeMessages(t *testing.T) {
-	for name, test := range map[string]struct{ expression, body string }{
+	many := amqp.Table{} // which fit into a frame of 128 KiB
+	for i := range 8000 {
+		many[strconv.Itoa(i)] = true
+	}
+	for name, test := range map[string]struct {
+		expression, body string
+		headers          amqp.Table
+	}{
 		"texts that are added": {
-			`size(` + strings.Repeat("body.t + ", 100) + `"") > 0`, `{"t": "` + strings.Repeat("a", 1<<20) + `"}`,
+			expression: `size(` + strings.Repeat("body.t + ", 100) + `"") > 0`, body: `{"t": "` + strings.Repeat("a", 1<<20) + `"}`,
 		},
 		"comparisons in a loop": {
-			`body.l.all(x, body.m == body.m)`, `{"l": [1, 2, 3], "m": [[0` + strings.Repeat(", 0", maxBodyValues/2) + `]]}`,
+			expression: `body.l.all(x, body.m == body.m)`, body: `{"l": [1, 2, 3], "m": [[0` + strings.Repeat(", 0", maxBodyValues/2) + `]]}`,
 		},
-		"many values": {`body == 1`, `[{"": 0}` + strings.Repeat(`, {"": 0}`, 1<<20) + `]`},
+		"many values":       {expression: `body == 1`, body: `[{"": 0}` + strings.Repeat(`, {"": 0}`, 1<<20) + `]`},
+		"headers in a loop": {expression: `headers.all(name, headers[name] != null)`, headers: many},
 	} {
 		t.Run(name, func(t *testing.T) {
 			compiled, err := compileExpression(test.expression)
 			if err != nil {
 				t.Fatal(err)
 			}
-			deadLetter := orders.Read(&amqp.Delivery{Body: []byte(test.body)})
+			deadLetter := orders.Read(&amqp.Delivery{Headers: test.headers, Body: []byte(test.body)})
 			if err := checkCost(t, compiled, deadLetter); err == nil {
 				t.Error("does not fail")
 			}
