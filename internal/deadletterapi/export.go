@@ -98,7 +98,8 @@ func (h *Handler) export(w http.ResponseWriter, r request) (any, error) {
 	out := newStream(r.Context(), w)
 	defer out.close()
 	written := chain{}
-	waitsSince, ready := time.Now(), 0 // ready is the largest number of ready messages so far
+	waitsSince, turns := time.Now(), math.MaxInt // turns is from the first browse
+	ready, consumers := 0, 0                     // the largest numbers so far
 	for {
 		part := &chunk{out: out, written: &written, before: written}
 		_, seen, err := h.browse(out.client, r, q, part.visit)
@@ -109,23 +110,28 @@ func (h *Handler) export(w http.ResponseWriter, r request) (any, error) {
 			continue
 		case err != nil:
 			err = h.failure(r, err)
+		case seen.lastRemoval > turns: // as many new messages may have arrived
+			err = errChanged
 		default:
 			if err = part.err(); err == nil && seen.examined < ready {
 				err = errChanged
 			}
 		}
-		ready = max(ready, seen.ready)
+		turns, ready, consumers = min(turns, seen.turns), max(ready, seen.ready), max(consumers, seen.consumers)
 		if errors.Is(err, errUnread) && out.drain() == nil {
 			waitsSince = time.Now()
 			continue
+		}
+		if consumers > 0 && !seen.Partial { // a consumer that is gone now may have acknowledged messages
+			seen.Partial, seen.PartialReason = true, v1alpha1.PartialHeldByConsumers
 		}
 		out.end(seen, err)
 		return nil, nil
 	}
 }
 
-// errChanged ends an export if exported messages are no longer at the head of the queue when it continues, or if others have left.
-var errChanged = errors.New("messages left the queue or changed their order before the export was complete: export again")
+// errChanged ends an export if exported messages are no longer at the head of the queue when it continues, or if others may have left.
+var errChanged = errors.New("messages may have left the queue or changed their order before the export was complete: export again")
 
 // chain identifies a sequence of messages.
 type chain struct {

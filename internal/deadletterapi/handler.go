@@ -285,6 +285,7 @@ func (h *Handler) browse(
 	rules := deadletter.Rules{Source: at.Source, Selector: q.selector, MaxRedrives: -1}
 	left := map[deadletter.SkipReason]int64{}
 	result := browsed{}
+	result.turns, result.lastRemoval = at.entry.Removals()
 	log := h.log.WithValues("consumerQueue", r.namespace+"/"+r.name)
 	browsed, seen, err := at.browse(ctx, log, q.maxMessages(at.Source.Shared), func(position int, deadLetter deadletter.Message) bool {
 		result.examined = position + 1
@@ -306,6 +307,8 @@ type browsed struct {
 	v1alpha1.Seen
 	ready, consumers int
 	examined, shown  int
+	// turns and lastRemoval are the results of deadletterjob.Entry.Removals.
+	turns, lastRemoval int
 }
 
 // summary counts the messages of a queue by groups.

@@ -20,6 +20,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/warren-mq/warren/api/deadletters/v1alpha1"
+	"github.com/warren-mq/warren/internal/rabbit"
 	"github.com/warren-mq/warren/internal/topology/topologytest"
 )
 
@@ -114,23 +115,29 @@ func TestABrowseOfAnExportEndsInTime(t *testing.T) {
 }
 
 // An export returns messages while its client reads, and continues behind the exported messages. It reports an
-// error if these have changed, or if its user may no longer export messages.
+// error if these have changed, if a job may have removed others, or if its user may no longer export messages.
 func TestExportToALazyClient(t *testing.T) {
 	t.Parallel()
 	deadLetters := make([]amqp.Delivery, 150)
 	for i := range deadLetters {
 		deadLetters[i] = amqp.Delivery{MessageId: strconv.Itoa(i), Body: make([]byte, 64<<10)}
 	}
+	replaced := append(slices.Clone(deadLetters[:149]), amqp.Delivery{MessageId: "new", Body: make([]byte, 64<<10)})
 	for name, test := range map[string]struct {
 		between []amqp.Delivery // while messages are back in the queue
+		removes bool            // another user of the queue is a job that removes messages
+		leaves  bool            // a consumer of the queue leaves
 		denied  error           // from then on
 		count   int             // of exported messages; zero if it depends on the machine
+		partial v1alpha1.PartialReason
 		error   string
 	}{
 		"nothing has changed":             {between: deadLetters, count: 150},
 		"the first has left":              {between: deadLetters[1:], error: errChanged.Error()},
 		"a later one has left":            {between: deadLetters[:149], error: errChanged.Error()},
+		"a job has replaced a later one":  {between: replaced, removes: true, error: errChanged.Error()},
 		"all have left":                   {between: nil, error: errChanged.Error()},
+		"a consumer has left":             {between: replaced, leaves: true, count: 150, partial: v1alpha1.PartialHeldByConsumers},
 		"a message was added at the end":  {between: append(slices.Clone(deadLetters), deadLetters[0]), count: 151},
 		"a message was added at the head": {between: append([]amqp.Delivery{{MessageId: "new"}}, deadLetters...), error: errChanged.Error()},
 		"the permission was revoked": {
@@ -147,6 +154,7 @@ func TestExportToALazyClient(t *testing.T) {
 			t.Parallel()
 			w := newWorld(t, `{}`, unchanged)
 			w.broker.SetDeadLetters("orders.dlq", deadLetters...)
+			w.broker.SetConsumers("orders.dlq", rabbit.Consumers{Others: test.leaves})
 			lazy := lazyClient{httptest.NewRecorder(), make(chan struct{}), make(chan struct{}, 1)}
 			var exporting sync.WaitGroup
 			exporting.Go(func() {
@@ -158,12 +166,17 @@ func TestExportToALazyClient(t *testing.T) {
 			entry, err := w.handler.takeTurn(t.Context(), found, true) // granted when the export has given messages back
 			topologytest.Equal(t, "error of the turn", nil, err)
 			w.broker.SetDeadLetters("orders.dlq", test.between...)
+			w.broker.SetConsumers("orders.dlq", rabbit.Consumers{})
+			if test.removes {
+				entry.RecordRemoval()
+			}
 			w.denied = test.denied // the export reads it when it has the turn again
 			entry.Leave()
 			close(lazy.reads)
 			exporting.Wait()
 			count, end := exportedLines(t, lazy.Body.Bytes(), deadLetters[0].Body)
 			topologytest.Equal(t, "error", test.error, end.Error)
+			topologytest.Equal(t, "partial", test.partial, end.PartialReason)
 			topologytest.Equal(t, "lines", end.Count, int64(count))
 			if test.count > 0 {
 				topologytest.Equal(t, "count", test.count, count)

@@ -51,7 +51,14 @@ func (u User) Uses(queue, namespace string) string {
 type Register struct {
 	mu      sync.Mutex
 	entries []*Entry
+	// turns counts the turns of jobs that remove messages. removals has the number of the last such turn of each queue. forgotten is the
+	// number of the last turn before removals was cleared.
+	turns, forgotten int
+	removals         map[QueueKey]int
 }
+
+// maxRemovals is the maximum number of queues in Register.removals. The names of queues that no longer exist must not fill the memory.
+const maxRemovals = 10_000
 
 // Entry is the entry of a user in a Register until Leave is called.
 type Entry struct {
@@ -143,6 +150,33 @@ func (e *Entry) Waits() (user User, waits bool) {
 // holds.
 func (e *Entry) AdmitBrowses(held func() int) {
 	e.register.change(func() { e.held = held })
+}
+
+// RecordRemoval records that a job that has the turn begins to remove messages.
+func (e *Entry) RecordRemoval() {
+	r := e.register
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if len(r.removals) == maxRemovals || r.removals == nil {
+		r.removals, r.forgotten = map[QueueKey]int{}, r.turns
+	}
+	r.turns++
+	r.removals[e.queue] = r.turns
+}
+
+// Removals returns how many turns of jobs that remove messages there were at all queues, and the number of the last of them at this
+// queue. If last is larger than turns was during an earlier turn of the user, a job may have removed messages of the queue since.
+func (e *Entry) Removals() (turns, last int) {
+	r := e.register
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	last = r.forgotten
+	for queue, number := range r.removals {
+		if queue.mayBe(e.queue) {
+			last = max(last, number)
+		}
+	}
+	return r.turns, last
 }
 
 // IsBrowsed reports whether a browse was admitted beside the job.

@@ -1,6 +1,7 @@
 package deadletterjob
 
 import (
+	"strconv"
 	"testing"
 
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -107,6 +108,58 @@ func TestABrowseBesideAJob(t *testing.T) {
 	topologytest.Equal(t, "granted at last", []string{"early", "late", "export", "after"}, granted)
 	_, beside = after.HeldByJob()
 	topologytest.Equal(t, "the last browse is beside a job", false, beside)
+}
+
+// A user that has the turn again, such as an export, learns whether a job may have removed messages of its queue since.
+func TestRemovalsBetweenTwoTurns(t *testing.T) {
+	t.Parallel()
+	own, other, otherConnection := queueIn("shop"), queueIn("shop"), queueIn("shop")
+	other.Name, otherConnection.Connection.Name = "bills.dlq", "other"
+	for name, test := range map[string]struct {
+		between func(remove, count func(QueueKey))
+		want    bool
+	}{
+		"nothing":                                 {func(_, _ func(QueueKey)) {}, false},
+		"a job that only counts":                  {func(_, count func(QueueKey)) { count(own) }, false},
+		"a job that removes some":                 {func(remove, _ func(QueueKey)) { remove(own) }, true},
+		"a job before a count":                    {func(remove, count func(QueueKey)) { remove(own); count(own) }, true},
+		"through another connection to the queue": {func(remove, _ func(QueueKey)) { remove(otherConnection) }, true},
+		"a job at another queue":                  {func(remove, _ func(QueueKey)) { remove(other) }, false},
+		"many jobs at another queue": {func(remove, _ func(QueueKey)) {
+			for range 2 * maxRemovals {
+				remove(other)
+			}
+		}, false},
+		"jobs at more queues than are recorded": {func(remove, _ func(QueueKey)) {
+			for i := range maxRemovals + 1 {
+				another := other
+				another.Name = strconv.Itoa(i)
+				remove(another)
+			}
+		}, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			register := &Register{}
+			turn := func(queue QueueKey, do func(*Entry)) {
+				entry := register.Join(user("", "orders"), queue, func() {})
+				do(entry)
+				entry.Leave()
+			}
+			remove := func(queue QueueKey) { turn(queue, (*Entry).RecordRemoval) }
+			remove(own)
+			remove(other)
+			var turns, last int
+			turn(own, func(e *Entry) { turns, last = e.Removals() })
+			topologytest.Equal(t, "removed before the first turn", false, last > turns)
+			test.between(remove, func(queue QueueKey) { turn(queue, func(*Entry) {}) })
+			turn(own, func(e *Entry) { _, last = e.Removals() })
+			topologytest.Equal(t, "may have removed", test.want, last > turns)
+			if kept := len(register.removals); kept > maxRemovals {
+				t.Errorf("has %d queues", kept)
+			}
+		})
+	}
 }
 
 func TestUsersAreNamedInTheirNamespaceOnly(t *testing.T) {

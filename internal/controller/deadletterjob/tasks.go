@@ -163,7 +163,8 @@ func (t *Tasks) begin(key Key, m Move, config mover.Config, settings mover.Setti
 	begun.config = config
 	entry := t.entries[key]
 	t.mu.Unlock()
-	if !config.DryRun { // a count must see all messages
+	if !config.DryRun { // a count removes nothing, and must see all messages
+		entry.RecordRemoval()
 		entry.AdmitBrowses(func() int { return t.progressOf(begun).Held })
 	}
 	drops := m.drops()

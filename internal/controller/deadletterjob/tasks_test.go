@@ -222,7 +222,7 @@ func TestAJobThatIsNotFirstHasNoPlace(t *testing.T) {
 }
 
 // A job that moves messages pauses for a browse and finds all messages afterwards. A count admits no browses, because it
-// would miss the messages that a browse holds.
+// would miss the messages that a browse holds. The Register records only the turn of the job that moves messages.
 func TestAJobPausesForABrowse(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct{ dryRun, admits bool }{"moves": {false, true}, "counts": {true, false}} {
@@ -242,6 +242,8 @@ func TestAJobPausesForABrowse(t *testing.T) {
 			topologytest.Equal(t, "the browse is admitted", test.admits, beside)
 			topologytest.Equal(t, "held", map[bool]int{true: 7}[test.admits], held)
 			topologytest.Equal(t, "paused", test.admits, begun.Settings().Paused)
+			removals, _ := browse.Removals()
+			topologytest.Equal(t, "turns of jobs that remove messages", map[bool]int{true: 1}[!test.dryRun], removals)
 			browse.Leave()
 			topologytest.Equal(t, "paused at the end", false, begun.Settings().Paused)
 		})

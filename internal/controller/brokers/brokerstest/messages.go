@@ -61,8 +61,11 @@ func (b *Broker) Browse(ctx context.Context, cluster string, config mover.Browse
 	}
 	b.mu.Lock()
 	deadLetters := b.deadLetters[config.Queue]
-	b.mu.Unlock()
 	browsed := mover.Browsed{Ready: counted.Ready}
+	if b.consumers[config.Queue].Others {
+		browsed.Consumers = 1
+	}
+	b.mu.Unlock()
 	for i := range deadLetters[:min(len(deadLetters), config.MaxMessages)] {
 		if ctx.Err() != nil || !config.Visit(i, &deadLetters[i]) {
 			return browsed, nil //nolint:nilerr // stopping early is not a failure
@@ -94,7 +97,7 @@ func (b *Broker) Consumers(queue string) rabbit.Consumers {
 	return b.consumers[queue]
 }
 
-// SetConsumers sets the result of Consumers for a queue.
+// SetConsumers sets the result of Consumers for a queue. Browse reports one consumer if there are others.
 func (b *Broker) SetConsumers(queue string, known rabbit.Consumers) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
