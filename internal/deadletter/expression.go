@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -15,6 +16,7 @@ import (
 	"github.com/google/cel-go/cel"
 	"github.com/google/cel-go/common/types"
 	"github.com/google/cel-go/common/types/ref"
+	"github.com/google/cel-go/common/types/traits"
 	"github.com/google/cel-go/ext"
 	"github.com/google/cel-go/interpreter"
 	amqp "github.com/rabbitmq/amqp091-go"
@@ -285,12 +287,28 @@ func valueOf(value any) any {
 	return value
 }
 
-func mapOf(table map[string]any) map[string]any {
+func mapOf(table map[string]any) *object {
 	values := make(map[string]any, len(table))
 	for name, value := range table {
 		values[name] = valueOf(value)
 	}
-	return values
+	return &object{Mapper: types.NewStringInterfaceMap(types.DefaultTypeAdapter, values), values: values}
+}
+
+// object is a map that copies its names once. Other maps of CEL copy them for each loop, and CEL charges nothing for that, so an
+// expression with a loop in a loop could take seconds.
+type object struct {
+	traits.Mapper
+	values map[string]any
+	names  traits.Lister // nil until an expression iterates
+}
+
+// Iterator implements traits.Iterable.
+func (o *object) Iterator() traits.Iterator {
+	if o.names == nil {
+		o.names = types.NewStringList(types.DefaultTypeAdapter, slices.Collect(maps.Keys(o.values)))
+	}
+	return o.names.Iterator()
 }
 
 func decimal(value amqp.Decimal) float64 {

@@ -2,6 +2,7 @@ package deadletter
 
 import (
 	"encoding/json"
+	"fmt"
 	"maps"
 	"math"
 	"runtime"
@@ -305,6 +306,10 @@ func TestExpressionWithLargeMessages(t *testing.T) {
 	for i := range 8000 {
 		many[strconv.Itoa(i)] = true
 	}
+	fields := make([]string, maxBodyValues-2)
+	for i := range fields {
+		fields[i] = fmt.Sprintf(`, "%d": 0`, i)
+	}
 	for name, test := range map[string]struct {
 		expression, body string
 		headers          amqp.Table
@@ -315,8 +320,12 @@ func TestExpressionWithLargeMessages(t *testing.T) {
 		"comparisons in a loop": {
 			expression: `body.l.all(x, body.m == body.m)`, body: `{"l": [1, 2, 3], "m": [[0` + strings.Repeat(", 0", maxBodyValues/2) + `]]}`,
 		},
-		"many values":       {expression: `body == 1`, body: `[{"": 0}` + strings.Repeat(`, {"": 0}`, 1<<20) + `]`},
-		"headers in a loop": {expression: `headers.all(name, headers[name] != null)`, headers: many},
+		"many values":                  {expression: `body == 1`, body: `[{"": 0}` + strings.Repeat(`, {"": 0}`, 1<<20) + `]`},
+		"headers in a loop":            {expression: `headers.all(name, headers[name] != null)`, headers: many},
+		"loops over headers in a loop": {expression: `headers.all(name, headers.exists(name, true))`, headers: many},
+		"loops over a map in a loop": {
+			expression: `body.all(name, body.exists(name, true))`, body: `{"": 0` + strings.Join(fields, "") + `}`,
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			compiled, err := compileExpression(test.expression)
