@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+	"time"
 
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -72,7 +73,12 @@ type Entry struct {
 	beside  *Entry
 	// held returns how many messages a job holds. It is nil if no browse may run beside this user.
 	held func() int
+	// resumed: a browse beside this job has just ended, so the next browse waits.
+	resumed bool
 }
+
+// betweenBrowses is how long a job takes messages between two browses. It is shorter than the wait of a browse for its turn.
+const betweenBrowses = time.Second
 
 // Join adds a user behind all other users of the queue. If the user must wait, granted is called when its turn comes.
 func (r *Register) Join(user User, queue QueueKey, granted func()) *Entry {
@@ -122,7 +128,8 @@ func (r *Register) blocker(waiting *Entry) *Entry {
 // Only one browse is admitted at a time, because two browses could change the order of the messages.
 func (r *Register) host(browse *Entry) *Entry {
 	for _, entry := range r.entries {
-		if entry.held != nil && entry.queue.mayBe(browse.queue) && entry.user.Namespace == browse.user.Namespace && !r.isBrowsed(entry) {
+		if entry.held != nil && !entry.resumed && !r.isBrowsed(entry) &&
+			entry.queue.mayBe(browse.queue) && entry.user.Namespace == browse.user.Namespace {
 			return entry
 		}
 	}
@@ -200,8 +207,19 @@ func (e *Entry) HeldByJob() (held int, beside bool) {
 // Leave removes the entry and admits users that waited for it. It may be called again.
 func (e *Entry) Leave() {
 	e.register.change(func() {
+		before := len(e.register.entries)
 		e.register.entries = slices.DeleteFunc(e.register.entries, func(each *Entry) bool { return each == e })
+		if e.beside != nil && len(e.register.entries) < before {
+			e.beside.resume()
+		}
 	})
+}
+
+// resume lets a job take messages for betweenBrowses before another browse is admitted beside it. Otherwise browses that follow each other
+// would stop the job.
+func (e *Entry) resume() {
+	e.resumed = true
+	time.AfterFunc(betweenBrowses, func() { e.register.change(func() { e.resumed = false }) })
 }
 
 // change changes the Register, and admits users that no longer need to wait. Both happen under one lock, because a waiting entry must have

@@ -3,6 +3,8 @@ package deadletterjob
 import (
 	"strconv"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -72,42 +74,52 @@ func TestUsersOfAQueueTakeTurns(t *testing.T) {
 }
 
 // A browse need not see all messages, so it does not wait for a job that admits browses. The next job must see all messages,
-// so it waits for both.
+// so it waits for both. Browses in a loop do not stop the job.
 func TestABrowseBesideAJob(t *testing.T) {
 	t.Parallel()
-	register := &Register{}
-	var granted []string
-	grant := func(name string) func() { return func() { granted = append(granted, name) } }
-	job := register.Join(user("Redrive", "job"), queueIn("shop"), grant("job"))
-	early := register.Browse(user("", "early"), queueIn("shop"), grant("early"))
-	stranger := register.Browse(User{"", client.ObjectKey{Namespace: "other", Name: "stranger"}}, queueIn("shop"), grant("stranger"))
-	export := register.Join(user("", "export"), queueIn("shop"), grant("export"))
-	topologytest.Equal(t, "granted before the job admits browses", []string(nil), granted)
-	job.AdmitBrowses(func() int { return 7 })
-	topologytest.Equal(t, "granted when the job admits browses", []string{"early"}, granted)
-	held, beside := early.HeldByJob()
-	topologytest.Equal(t, "held by the job", 7, held)
-	topologytest.Equal(t, "beside a job", true, beside)
-	late := register.Browse(user("", "late"), queueIn("shop"), grant("late"))
-	_, waits := late.Waits()
-	topologytest.Equal(t, "a second browse waits", true, waits)
-	stranger.Leave()
-	early.Leave()
-	topologytest.Equal(t, "granted after the first browse", []string{"early", "late"}, granted)
-	topologytest.Equal(t, "the second browse is beside the job", true, job.IsBrowsed())
-	job.Leave()
-	topologytest.Equal(t, "granted while a browse remains", []string{"early", "late"}, granted)
-	blockedBy, _ := export.Waits()
-	topologytest.Equal(t, "the export waits for", user("", "late"), blockedBy)
-	after := register.Browse(user("", "after"), queueIn("shop"), grant("after"))
-	late.Leave()
-	topologytest.Equal(t, "granted when no browse remains", []string{"early", "late", "export"}, granted)
-	_, beside = export.HeldByJob()
-	topologytest.Equal(t, "the export is beside a job", false, beside)
-	export.Leave()
-	topologytest.Equal(t, "granted at last", []string{"early", "late", "export", "after"}, granted)
-	_, beside = after.HeldByJob()
-	topologytest.Equal(t, "the last browse is beside a job", false, beside)
+	synctest.Test(t, func(t *testing.T) {
+		register := &Register{}
+		var granted []string
+		grant := func(name string) func() { return func() { granted = append(granted, name) } }
+		job := register.Join(user("Redrive", "job"), queueIn("shop"), grant("job"))
+		early := register.Browse(user("", "early"), queueIn("shop"), grant("early"))
+		stranger := register.Browse(User{"", client.ObjectKey{Namespace: "other", Name: "stranger"}}, queueIn("shop"), grant("stranger"))
+		export := register.Join(user("", "export"), queueIn("shop"), grant("export"))
+		topologytest.Equal(t, "granted before the job admits browses", []string(nil), granted)
+		job.AdmitBrowses(func() int { return 7 })
+		topologytest.Equal(t, "granted when the job admits browses", []string{"early"}, granted)
+		held, beside := early.HeldByJob()
+		topologytest.Equal(t, "held by the job", 7, held)
+		topologytest.Equal(t, "beside a job", true, beside)
+		late := register.Browse(user("", "late"), queueIn("shop"), grant("late"))
+		_, waits := late.Waits()
+		topologytest.Equal(t, "a second browse waits", true, waits)
+		stranger.Leave()
+		early.Leave()
+		for range 2 {
+			topologytest.Equal(t, "the job is browsed after the first browse", false, job.IsBrowsed())
+			blockedBy, _ := late.Waits()
+			topologytest.Equal(t, "the second browse waits for", user("Redrive", "job"), blockedBy)
+			time.Sleep(betweenBrowses / 2)
+			early.Leave() // again, which changes nothing
+		}
+		synctest.Wait()
+		topologytest.Equal(t, "granted when the job has taken messages", []string{"early", "late"}, granted)
+		topologytest.Equal(t, "the second browse is beside the job", true, job.IsBrowsed())
+		job.Leave()
+		topologytest.Equal(t, "granted while a browse remains", []string{"early", "late"}, granted)
+		blockedBy, _ := export.Waits()
+		topologytest.Equal(t, "the export waits for", user("", "late"), blockedBy)
+		after := register.Browse(user("", "after"), queueIn("shop"), grant("after"))
+		late.Leave()
+		topologytest.Equal(t, "granted when no browse remains", []string{"early", "late", "export"}, granted)
+		_, beside = export.HeldByJob()
+		topologytest.Equal(t, "the export is beside a job", false, beside)
+		export.Leave()
+		topologytest.Equal(t, "granted at last", []string{"early", "late", "export", "after"}, granted)
+		_, beside = after.HeldByJob()
+		topologytest.Equal(t, "the last browse is beside a job", false, beside)
+	})
 }
 
 // A user that has the turn again, such as an export, learns whether a job may have removed messages of its queue since.
