@@ -82,7 +82,9 @@ func (s *scope) checkOvertaken(ctx context.Context, shares bool) (*Blocker, erro
 			continue
 		}
 		for _, entry := range cq.Status.FinishedJobs { // the job itself may be gone
-			exists := func(job Job) bool { return job.GetNamespace() == cq.Namespace && finishedJob(job).isSameJob(entry) }
+			exists := func(job Job) bool { // a job that was created again took no messages itself
+				return job.GetNamespace() == cq.Namespace && job.tookSince() != nil && finishedJob(job).isSameJob(entry)
+			}
 			if s.isAfterStart(entry.StartTime) && !slices.ContainsFunc(jobs, exists) {
 				return s.overtaken(Kind(entry.Kind), client.ObjectKey{Namespace: cq.Namespace, Name: entry.Name}), nil
 			}

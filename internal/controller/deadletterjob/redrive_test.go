@@ -503,6 +503,8 @@ func TestASuspendedRedriveEndsIfAnotherTookMessages(t *testing.T) {
 		shared bool
 		// gone: the other job has ended and was deleted.
 		gone bool
+		// recreated: the other job was created again after it was gone.
+		recreated bool
 		// cancelled: the other job was cancelled before it began.
 		cancelled bool
 		// killed: the manager was killed before it wrote the first progress of the other job.
@@ -520,6 +522,8 @@ func TestASuspendedRedriveEndsIfAnotherTookMessages(t *testing.T) {
 		"a later Redrive of a sharing namespace": {began: time.Minute, spec: all, namespace: "billing", shared: true, want: ends},
 		"a later Redrive that is gone":           {began: time.Minute, spec: all, gone: true, want: ends},
 		"an earlier Redrive that is gone":        {began: -time.Minute, spec: all, gone: true, want: continues},
+		"a later Redrive that was recreated":     {began: time.Minute, spec: all, gone: true, recreated: true, want: ends},
+		"an earlier Redrive that was recreated":  {began: -time.Minute, spec: all, gone: true, recreated: true, want: continues},
 		"a cancelled Redrive":                    {cancelled: true, ended: time.Minute, spec: all, want: continues},
 		"a cancelled Redrive that is gone":       {cancelled: true, ended: time.Minute, spec: all, gone: true, want: continues},
 		"an earlier Redrive that ended later":    {began: -time.Minute, ended: time.Minute, spec: all, want: continues},
@@ -560,8 +564,12 @@ func TestASuspendedRedriveEndsIfAnotherTookMessages(t *testing.T) {
 			other.Namespace = cmp.Or(test.namespace, other.Namespace)
 			if test.gone {
 				w.finished(other)
-			} else if err := w.API.Create(t.Context(), other); err != nil {
-				t.Fatal(err)
+			}
+			if test.recreated { // as AlreadyFinished
+				other.Status.JobStatus = v1alpha1.JobStatus{CompletionTime: other.Status.CompletionTime}
+			}
+			if !test.gone || test.recreated {
+				topologytest.Equal(t, "error", nil, w.API.Create(t.Context(), other))
 			}
 			w.HoldMoves() // the next manager
 			w.shared = test.shared
