@@ -4,6 +4,8 @@ import (
 	"slices"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
 	"github.com/warren-mq/warren/consumer/contract"
 	"github.com/warren-mq/warren/internal/controller/brokers"
 	"github.com/warren-mq/warren/internal/deadletter"
@@ -16,8 +18,10 @@ type Move struct {
 	Broker  *brokers.Broker
 	Cluster string
 	Queue   QueueKey
-	// ConsumerQueue is the name of the ConsumerQueue. Source distinguishes its dead letters from other dead letters in a shared queue.
+	// ConsumerQueue is the name of the ConsumerQueue. Created is when the API server created it. Source distinguishes its dead letters
+	// from other dead letters in a shared queue.
 	ConsumerQueue string
+	Created       metav1.Time
 	Source        deadletter.Source
 	// Destination is a queue. It is empty if each message goes where it was published first, or if messages are deleted.
 	Destination string

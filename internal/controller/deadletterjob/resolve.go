@@ -30,7 +30,8 @@ func (s *scope) resolve(ctx context.Context) (Move, *Blocker, error) {
 		return Move{}, blocker, nil
 	}
 	m := Move{
-		Broker: from.Broker, Cluster: from.Location.Cluster.Key(), ConsumerQueue: from.ConsumerQueue.Name,
+		Broker: from.Broker, Cluster: from.Location.Cluster.Key(),
+		ConsumerQueue: from.ConsumerQueue.Name, Created: from.ConsumerQueue.CreationTimestamp,
 		Queue:  from.Key(),
 		Source: details.Source, Limited: details.Limited, DelaysReturned: details.DelaysReturned,
 	}
@@ -49,6 +50,9 @@ func (s *scope) findQueue(ctx context.Context) (Queue, *Blocker, error) {
 	case blocker != nil && blocker.Ready.Reason == v1alpha1.ReasonConsumerQueueNotFound:
 		metrics.ForgetConsumerQueue(s.before.GetNamespace(), s.before.ConsumerQueue) // the move may have counted more since the deletion
 		return from, failed(v1alpha1.ReasonConsumerQueueGone, "%s; %s", blocker.Ready.Message, s.work.Summary()), nil
+	case from.ConsumerQueue != nil && s.isAfterStart(&from.ConsumerQueue.CreationTimestamp):
+		return from, failed(v1alpha1.ReasonConsumerQueueGone, "ConsumerQueue %q was deleted and created again after the %s had begun; %s",
+			from.ConsumerQueue.Name, s.Kind, s.work.Summary()), nil
 	case from.Broker != nil && !from.Location.IsIn(began):
 		return from, failed(v1alpha1.ReasonConnectionChanged, "BrokerConnection %q leads to %s now, and the %s began in %s; %s",
 			from.ConsumerQueue.ConnectionName(), from.Location, s.Kind, began, s.work.Summary()), nil
