@@ -34,10 +34,11 @@ func (w *purgeWork) Job() Job { return w.job }
 
 // SyncProgress implements Work for the task that counts and the task that deletes.
 func (w *purgeWork) SyncProgress(task Task) *Blocker {
-	if task.HasBegun() && w.isCounted() {
+	switch {
+	case !task.HasBegun():
+	case task.config.Delete:
 		w.status.Deleted = recordDone(&w.status.JobStatus, task)
-	}
-	if task.HasBegun() && !w.isCounted() {
+	default:
 		recordProgress(&w.status.JobStatus, task)
 	}
 	switch {
@@ -47,7 +48,7 @@ func (w *purgeWork) SyncProgress(task Task) *Blocker {
 		return nil
 	case task.Err != nil:
 		return taskFailed(Purge, &w.status.JobStatus, w.Summary(), task.Err)
-	case w.isCounted():
+	case task.config.Delete:
 		return afterDeletion(w.status, unseenBy(task))
 	}
 	w.status.Matched = new(int64(task.Progress.Moved))

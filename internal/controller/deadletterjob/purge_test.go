@@ -209,6 +209,25 @@ func TestTheStatusIsWrittenBeforeMessagesAreDeleted(t *testing.T) {
 	topologytest.Equal(t, "the status reports the deletion", true, isDeleting(&w.get().Status))
 }
 
+// The status may already have the count of a task that has not been dropped.
+func TestAPurgeDeletesWhatItCountedAfterALostAnswer(t *testing.T) {
+	t.Parallel()
+	w := newPurgeWorld(t, atMost5)
+	w.Reconcile()
+	<-w.Mover.Begun
+	w.Mover.Ended = mover.Progress{State: mover.Moving, Moved: 5, Skipped: map[string]int{"NotSelected": 4}}
+	w.Mover.End <- nil
+	topologytest.Equal(t, "enqueued", again, <-w.Enqueued)
+	w.LoseAnswer()
+	topologytest.Equal(t, "matched", 5, *w.get().Status.Matched)
+	w.Reconcile()
+	topologytest.Equal(t, "deleted", 0, *w.get().Status.Deleted)
+	if ready := w.ready(); ready != "Ready=Unknown Deleting Reconciling=True Deleting " {
+		t.Fatal(ready)
+	}
+	topologytest.Equal(t, "deletes", true, (<-w.Mover.Begun).Delete)
+}
+
 // After a crash the next manager does not know how many messages are deleted, so it deletes no more.
 func TestTheNextManagerDeletesNothingAfterACrash(t *testing.T) {
 	t.Parallel()

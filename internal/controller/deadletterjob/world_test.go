@@ -1,7 +1,9 @@
 package deadletterjob
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"strings"
 	"testing"
 	"time"
@@ -138,6 +140,29 @@ func (w *world) ReconcileWhenEnqueued() {
 	w.T.Helper()
 	topologytest.Equal(w.T, "enqueued", again, <-w.Enqueued)
 	w.Reconcile()
+}
+
+// LoseAnswer reconciles the object once. The API server writes a status, and its answer is lost.
+func (w *world) LoseAnswer() {
+	w.T.Helper()
+	w.Reconciler.Client = unanswered{w.API}
+	if _, err := w.Reconciler.Reconcile(w.T.Context(), ctrl.Request{NamespacedName: again}); !errors.Is(err, errNoAnswer) {
+		w.T.Fatalf("Reconcile returned %v", err)
+	}
+	w.Reconciler.Client = w.API
+}
+
+var errNoAnswer = errors.New("the request timed out")
+
+// unanswered is a client that gets no answers to its updates of statuses.
+type unanswered struct{ client.WithWatch }
+
+func (u unanswered) Status() client.SubResourceWriter { return unansweredWriter{u.WithWatch.Status()} }
+
+type unansweredWriter struct{ client.SubResourceWriter }
+
+func (u unansweredWriter) Update(ctx context.Context, object client.Object, options ...client.SubResourceUpdateOption) error {
+	return cmp.Or(u.SubResourceWriter.Update(ctx, object, options...), errNoAnswer)
 }
 
 // readyText returns Ready and the other conditions of a job as one line.
