@@ -10,6 +10,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/warren-mq/warren/internal/controller/statuswriter"
 )
 
 // ActiveLabel marks the pod of the leader, which serves the API. The Service selects pods by this label.
@@ -52,7 +54,7 @@ func (l label) patch(ctx context.Context, value any) {
 	change, err := json.Marshal(map[string]any{"metadata": map[string]any{"labels": map[string]any{ActiveLabel: value}}})
 	if err == nil {
 		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: l.pod.Namespace, Name: l.pod.Name}}
-		err = l.client.Patch(ctx, pod, client.RawPatch(types.MergePatchType, change))
+		err = l.client.Patch(ctx, pod, client.RawPatch(types.MergePatchType, change), statuswriter.FieldOwner)
 	}
 	if err != nil {
 		l.log.Error(err, "Cannot change the label that the Service of the dead-letter API selects",

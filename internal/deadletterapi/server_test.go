@@ -20,13 +20,13 @@ import (
 	"github.com/warren-mq/warren/test/deadline"
 )
 
-func labelOf(t *testing.T, c client.Client) string {
+func managerPod(t *testing.T, c client.Client) *corev1.Pod {
 	t.Helper()
 	pod := &corev1.Pod{}
 	if err := c.Get(t.Context(), client.ObjectKey{Namespace: "warren-system", Name: "manager-0"}, pod); err != nil {
 		t.Fatal(err)
 	}
-	return pod.Labels[ActiveLabel]
+	return pod
 }
 
 // The pod of a restarted manager that served before does not keep the label.
@@ -34,16 +34,18 @@ func TestLabel(t *testing.T) {
 	t.Parallel()
 	pod := &corev1.Pod{}
 	pod.Namespace, pod.Name, pod.Labels = "warren-system", "manager-0", map[string]string{ActiveLabel: "true", "app": "warren"}
-	c := fake.NewClientBuilder().WithObjects(pod).Build()
+	c := fake.NewClientBuilder().WithObjects(pod).WithReturnManagedFields().Build()
 	l := label{pod: Pod{"warren-system", "manager-0"}, client: c, log: logr.Discard(), cleared: make(chan struct{})}
 	if err := l.Start(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	topologytest.Equal(t, "at the start", "", labelOf(t, c))
+	topologytest.Equal(t, "at the start", "", managerPod(t, c).Labels[ActiveLabel])
 	l.set(t.Context())
-	topologytest.Equal(t, "while it serves", "true", labelOf(t, c))
+	serving := managerPod(t, c)
+	topologytest.Equal(t, "while it serves", "true", serving.Labels[ActiveLabel])
+	topologytest.Equal(t, "field manager", "warren", serving.ManagedFields[len(serving.ManagedFields)-1].Manager)
 	l.clear(t.Context())
-	topologytest.Equal(t, "in the end", "", labelOf(t, c))
+	topologytest.Equal(t, "in the end", "", managerPod(t, c).Labels[ActiveLabel])
 }
 
 // Outside of a cluster there is no pod to label.

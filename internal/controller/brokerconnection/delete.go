@@ -15,6 +15,7 @@ import (
 	"github.com/warren-mq/warren/api/v1alpha1"
 	"github.com/warren-mq/warren/internal/controller/brokers"
 	"github.com/warren-mq/warren/internal/controller/retrybudget"
+	"github.com/warren-mq/warren/internal/controller/statuswriter"
 	"github.com/warren-mq/warren/internal/controller/trigger"
 	"github.com/warren-mq/warren/internal/text"
 )
@@ -52,7 +53,8 @@ func (r *Reconciler) syncFinalizer(ctx context.Context, bc *v1alpha1.BrokerConne
 	if !changed {
 		return nil
 	}
-	err := r.client.Patch(ctx, bc, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}))
+	patch := client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})
+	err := r.client.Patch(ctx, bc, patch, statuswriter.FieldOwner)
 	if client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("change finalizer: %w", err)
 	}

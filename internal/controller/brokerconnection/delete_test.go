@@ -45,6 +45,18 @@ func newTestReconciler(c client.WithWatch, now clock.PassiveClock) *Reconciler {
 	}
 }
 
+func TestWarrenIsTheFieldManagerOfTheFinalizer(t *testing.T) {
+	t.Parallel()
+	indexes := []controllertest.AddIndexes{brokers.AddIndexes, AddIndexes}
+	bc := controllertest.BrokerConnection(v1alpha1.BrokerConnectionSpec{})
+	c := controllertest.ClientBuilder(t, indexes, bc).WithReturnManagedFields().Build()
+	topologytest.Equal(t, "error", nil, c.Get(t.Context(), client.ObjectKeyFromObject(bc), bc))
+	r := newTestReconciler(c, clocktesting.NewFakePassiveClock(time.Now()))
+	topologytest.Equal(t, "error", nil, r.syncFinalizer(t.Context(), bc, true))
+	topologytest.Equal(t, "finalizers", []string{v1alpha1.ConnectionFinalizer}, bc.Finalizers)
+	topologytest.Equal(t, "field manager", "warren", bc.ManagedFields[len(bc.ManagedFields)-1].Manager)
+}
+
 // The grace period counts from when a manager first sees the deletion, not from the DeletionTimestamp: perhaps no manager ran.
 // A missing Secret may be created again meanwhile.
 func TestTerminateABrokerConnectionWithoutItsSecret(t *testing.T) {

@@ -9,6 +9,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
 	"github.com/warren-mq/warren/api/v1alpha1"
+	"github.com/warren-mq/warren/internal/controller/statuswriter"
 	"github.com/warren-mq/warren/internal/ownership"
 	"github.com/warren-mq/warren/internal/topology"
 	"github.com/warren-mq/warren/internal/topology/plan"
@@ -80,7 +81,7 @@ func (v *vhostScope) writeIntents(ctx context.Context, entries []v1alpha1.Topolo
 	}
 	now := &v1alpha1.ConsumerQueue{}
 	now.Namespace, now.Name = v.cq.Namespace, v.cq.Name
-	if err := v.client.Patch(ctx, now, client.RawPatch(types.MergePatchType, patch)); err != nil {
+	if err := v.client.Patch(ctx, now, client.RawPatch(types.MergePatchType, patch), statuswriter.FieldOwner); err != nil {
 		return false, fmt.Errorf("write finalizer and intents: %w", asStaleCache(err))
 	}
 	v.statuses.Record(now)

@@ -53,6 +53,8 @@ func (w *world) startWriting(dies string) *writer {
 	of, api := &writer{dies: dies}, w.api
 	w.api = interceptor.NewClient(api, interceptor.Funcs{
 		Patch: func(ctx context.Context, c client.WithWatch, object client.Object, patch client.Patch, options ...client.PatchOption) error {
+			applied := (&client.PatchOptions{}).ApplyOptions(options)
+			topologytest.Equal(w.t, "field manager", "warren", applied.FieldManager)
 			return of.write("metadata", func() error { return c.Patch(ctx, object, patch, options...) })
 		},
 		SubResourceUpdate: func(ctx context.Context, c client.Client, sub string, object client.Object, options ...client.SubResourceUpdateOption) error {

@@ -173,7 +173,8 @@ func (s *scope) patchFinalizer(ctx context.Context) error {
 // patchMetadata writes changed metadata. It fails if the resource is not the newest version.
 func (s *scope) patchMetadata(ctx context.Context, before *v1alpha1.ConsumerQueue) error {
 	status := s.cq.Status
-	err := s.client.Patch(ctx, s.cq, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}))
+	patch := client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})
+	err := s.client.Patch(ctx, s.cq, patch, statuswriter.FieldOwner)
 	s.cq.Status = status
 	return err
 }
