@@ -239,8 +239,8 @@ func (c *Connection) Browse(ctx context.Context, cluster string, config mover.Br
 	return c.mover.Browse(ctx, cluster, config)
 }
 
-// Backlog counts the messages of a queue on the cluster with this key; false if there is no such queue. If other clients consume the queue,
-// it waits until the broker has counted the messages that they hold.
-func (c *Connection) Backlog(ctx context.Context, cluster, queue string) (counted Backlog, exists bool, err error) {
-	return c.counter.Count(ctx, cluster, queue)
+// Backlog counts the messages of a queue of this type on the cluster with this key; false if there is no such queue. If other clients may
+// hold messages, it waits until the broker has counted these.
+func (c *Connection) Backlog(ctx context.Context, cluster, queue, queueType string) (counted Backlog, exists bool, err error) {
+	return c.counter.Count(ctx, cluster, queue, queueType)
 }

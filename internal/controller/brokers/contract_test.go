@@ -41,7 +41,7 @@ func (s side) cluster() string { return s.Health().Cluster.Key() }
 func (s side) awaitReady(t *testing.T, queue string, want int) {
 	t.Helper()
 	NewWithT(t).Eventually(func() (int, error) {
-		counted, _, err := s.Backlog(t.Context(), s.cluster(), queue)
+		counted, _, err := s.Backlog(t.Context(), s.cluster(), queue, vhost.TypeQuorum)
 		return counted.Ready, err
 	}).WithTimeout(deadline.For(10 * time.Second)).Should(Equal(want))
 }
@@ -194,14 +194,14 @@ var promises = map[string]func(t *testing.T, b side){
 	"Backlog counts ready messages": func(t *testing.T, b side) {
 		b.declareQueue("orders", map[string]any{"x-queue-type": "quorum"})
 		b.publish("orders")
-		counted, exists, err := b.Backlog(t.Context(), b.cluster(), "orders")
+		counted, exists, err := b.Backlog(t.Context(), b.cluster(), "orders", vhost.TypeQuorum)
 		topologytest.Equal(t, "backlog", rabbit.Backlog{Ready: 1}, counted)
 		topologytest.Equal(t, "exists", true, exists)
 		topologytest.Equal(t, "error", nil, err)
-		_, exists, err = b.Backlog(t.Context(), b.cluster(), "absent")
+		_, exists, err = b.Backlog(t.Context(), b.cluster(), "absent", vhost.TypeQuorum)
 		topologytest.Equal(t, "absent exists", false, exists)
 		topologytest.Equal(t, "error of absent", nil, err)
-		_, _, err = b.Backlog(t.Context(), "another", "orders")
+		_, _, err = b.Backlog(t.Context(), "another", "orders", vhost.TypeQuorum)
 		topologytest.Equal(t, "reason at another cluster", true, errors.Is(err, brokererr.ErrOtherCluster))
 	},
 	"Move moves messages to another queue": func(t *testing.T, b side) {

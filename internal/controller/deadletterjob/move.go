@@ -18,6 +18,8 @@ type Move struct {
 	Broker  *brokers.Broker
 	Cluster string
 	Queue   QueueKey
+	// Type is the type of the source queue.
+	Type string
 	// ConsumerQueue is the name of the ConsumerQueue. Created is when the API server created it. Source distinguishes its dead letters
 	// from other dead letters in a shared queue.
 	ConsumerQueue string

@@ -32,7 +32,7 @@ func (s *scope) resolve(ctx context.Context) (Move, *Blocker, error) {
 	m := Move{
 		Broker: from.Broker, Cluster: from.Location.Cluster.Key(),
 		ConsumerQueue: from.ConsumerQueue.Name, Created: from.ConsumerQueue.CreationTimestamp,
-		Queue:  from.Key(),
+		Queue: from.Key(), Type: details.Type,
 		Source: details.Source, Limited: details.Limited, DelaysReturned: details.DelaysReturned,
 	}
 	stop, err = s.work.ResolveDestination(ctx, from, &m)

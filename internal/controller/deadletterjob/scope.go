@@ -225,7 +225,7 @@ func (s *scope) count(ctx context.Context, m Move) *Blocker {
 	defer release()
 	ctx, cancel := context.WithTimeout(ctx, countLimit)
 	defer cancel()
-	counted, exists, err := m.Broker.Backlog(ctx, m.Cluster, m.Queue.Name)
+	counted, exists, err := m.Broker.Backlog(ctx, m.Cluster, m.Queue.Name, m.Type)
 	if err != nil {
 		return brokerRefused(err)
 	}

@@ -4,12 +4,11 @@ import (
 	"context"
 	"time"
 
-	amqp "github.com/rabbitmq/amqp091-go"
-
 	"github.com/warren-mq/warren/internal/rabbit/amqpconn"
 	"github.com/warren-mq/warren/internal/rabbit/brokererr"
 	"github.com/warren-mq/warren/internal/rabbit/management"
 	"github.com/warren-mq/warren/internal/rabbit/retry"
+	"github.com/warren-mq/warren/internal/vhost"
 )
 
 // A quorum queue that is too busy to count reports zero, because rabbit_quorum_queue:stat stops after a quarter of a second. So a count
@@ -39,9 +38,10 @@ type Counter struct {
 // heldPause is longer than the five seconds after which the broker counts unacknowledged messages again.
 const heldPause = 6 * time.Second
 
-// Count counts the messages of a queue on the cluster with this key; false if there is no such queue. If other clients consume the queue,
-// it waits until the broker has counted the messages that they hold.
-func (c Counter) Count(ctx context.Context, cluster, queue string) (counted Backlog, exists bool, err error) {
+// Count counts the messages of a queue of this type on the cluster with this key; false if there is no such queue. If other clients consume
+// the queue, it waits until the broker has counted the messages that they hold. It always waits at a classic queue: there, the broker does
+// not count a client as a consumer that holds messages without a subscription, such as after basic.get.
+func (c Counter) Count(ctx context.Context, cluster, queue, queueType string) (counted Backlog, exists bool, err error) {
 	declared, exists, err := c.Channels.DeclaredQueue(ctx, cluster, queue)
 	for range zeroCounts {
 		if err != nil || !exists || declared.Messages > 0 || retry.Sleep(ctx, c.Errors, zeroPause) != nil {
@@ -50,26 +50,27 @@ func (c Counter) Count(ctx context.Context, cluster, queue string) (counted Back
 		declared, exists, err = c.Channels.DeclaredQueue(ctx, cluster, queue)
 	}
 	counted.Ready = declared.Messages
-	if err != nil || !exists || declared.Messages > 0 && declared.Consumers == 0 {
+	mayHold := declared.Consumers > 0 || queueType == vhost.TypeClassic
+	if err != nil || !exists || declared.Messages > 0 && !mayHold {
 		return counted, exists, err
 	}
-	if declared.Consumers > 0 {
+	if mayHold {
 		if err := retry.Sleep(ctx, c.Errors, heldPause); err != nil {
 			return counted, true, err
 		}
 	}
 	totals, err := c.totals(ctx, queue)
-	return backlogOf(declared, totals), true, err
+	return backlogOf(declared.Messages, mayHold, totals), true, err
 }
 
-// backlogOf combines the counts of a passive declaration with later counts of the management API. A consumer may have returned its messages
-// since the declaration. So if the queue has consumers, backlogOf takes both numbers from the management API, which counts them at the same
-// moment.
-func backlogOf(declared amqp.Queue, totals management.MessageCount) Backlog {
-	counted := Backlog{Ready: declared.Messages}
+// backlogOf combines the ready messages of a passive declaration with later counts of the management API. A client may have returned its
+// messages since the declaration. So if clients may hold messages, backlogOf takes both numbers from the management API, which counts them
+// at the same moment.
+func backlogOf(ready int, mayHold bool, totals management.MessageCount) Backlog {
+	counted := Backlog{Ready: ready}
 	switch {
-	case declared.Consumers == 0:
-		counted.IsUncounted = declared.Messages == 0 && totals.Ready() > 0
+	case !mayHold:
+		counted.IsUncounted = ready == 0 && totals.Ready() > 0
 	case totals.Messages > 0: // otherwise the broker has no statistics, or the queue is empty now
 		counted.Ready, counted.Held = int(totals.Ready()), int(totals.Unacknowledged)
 	}

@@ -49,7 +49,7 @@ func (b *Broker) SetUncounted(queue string) {
 
 // Browse passes the messages of SetDeadLetters to the visitor.
 func (b *Broker) Browse(ctx context.Context, cluster string, config mover.BrowseConfig) (mover.Browsed, error) {
-	counted, exists, err := b.Backlog(ctx, cluster, config.Queue)
+	counted, exists, err := b.Backlog(ctx, cluster, config.Queue, "")
 	if err == nil || errors.Is(err, brokererr.ErrAccessRefused) {
 		b.recordBrowse(config.Queue, err)
 	}
@@ -112,7 +112,7 @@ func (b *Broker) SetBacklog(queue string, backlog rabbit.Backlog) {
 }
 
 // Backlog returns how many messages a queue has, and whether the queue exists.
-func (b *Broker) Backlog(_ context.Context, cluster, queue string) (counted rabbit.Backlog, exists bool, err error) {
+func (b *Broker) Backlog(_ context.Context, cluster, queue, _ string) (counted rabbit.Backlog, exists bool, err error) {
 	if err := b.errs.SameCluster(b.Health().Cluster, cluster); err != nil {
 		return counted, false, err
 	}
