@@ -10,8 +10,7 @@ import (
 
 // Values of arguments that do not come from a spec.
 const (
-	DeadLetterAtLeastOnce = "at-least-once"
-	delayedRetryAll       = "all"
+	delayedRetryAll = "all"
 
 	// DelayedRetryDisabled is the x-delayed-retry-type of a queue that redelivers immediately, which is also the default.
 	DelayedRetryDisabled = "disabled"

@@ -297,7 +297,7 @@ func deadLetterTo(arguments vhost.Arguments, exchange string, key *string, atLea
 		arguments[vhost.ArgDeadLetterRoutingKey] = *key
 	}
 	if atLeastOnce {
-		arguments[vhost.ArgDeadLetterStrategy] = DeadLetterAtLeastOnce
+		arguments[vhost.ArgDeadLetterStrategy] = vhost.StrategyAtLeastOnce
 		arguments[vhost.ArgOverflow] = vhost.OverflowRejectPublish
 	}
 }

@@ -1,6 +1,7 @@
 package vhost
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -42,6 +43,21 @@ func DeadLetterRoutesIn(queues map[string]Queue) []DeadLetterRoute {
 		}
 	}
 	return found
+}
+
+// DeadLettersAtLeastOnce reports whether a quorum queue that dead-letters does so at least once, whichever of the policies RabbitMQ
+// applies. Without overflow reject-publish, RabbitMQ dead-letters at most once, whatever the strategy (3.10, 4.0, 4.3). An argument overrides the
+// strategy of a policy, but a policy overrides the overflow of an argument. The policies must not contain fences, which set overflow.
+func DeadLettersAtLeastOnce(queue string, arguments Arguments, policies []Policy) bool {
+	mayLose := func(policy Arguments) bool {
+		return cmp.Or(arguments[ArgDeadLetterStrategy], policy[KeyDeadLetterStrategy]) != StrategyAtLeastOnce ||
+			cmp.Or(policy[KeyOverflow], arguments[ArgOverflow]) != OverflowRejectPublish
+	}
+	mayDrop := func(operator Arguments) bool {
+		return cmp.Or[any](operator[KeyOverflow], OverflowRejectPublish) != OverflowRejectPublish
+	}
+	return !slices.ContainsFunc(PossibleDefinitions(queue, policies, false), mayLose) &&
+		!slices.ContainsFunc(PossibleDefinitions(queue, policies, true), mayDrop)
 }
 
 // searchLimit is the maximum number of steps of a DeadLetterSearch: enough for 7,000 queues that share a dead-letter exchange with as many
@@ -127,8 +143,8 @@ func (o Observed) alwaysRoutes(from DeadLetterRoute, binding Binding) bool {
 	return matches && known
 }
 
-// straightTo reports whether the default exchange can route a queue's dead letters to another queue.
-func (d DeadLetterRoute) straightTo(queue string) bool {
+// StraightTo reports whether the default exchange can route a queue's dead letters to another queue.
+func (d DeadLetterRoute) StraightTo(queue string) bool {
 	return d.Exchange == "" && (d.RoutingKey == nil || *d.RoutingKey == queue)
 }
 
@@ -185,7 +201,7 @@ func (b Binding) sameMatch(other Binding) bool {
 func (s *DeadLetterSearch) Into(queue string, except []string) string {
 	counts := func(from DeadLetterRoute) bool { return from.Queue != queue && !slices.Contains(except, from.Queue) }
 	for _, from := range s.DeadLetterRoutes {
-		if counts(from) && from.straightTo(queue) {
+		if counts(from) && from.StraightTo(queue) {
 			return from.Queue
 		}
 	}

@@ -245,3 +245,47 @@ func TestHasAlternative(t *testing.T) {
 		})
 	}
 }
+
+func TestDeadLettersAtLeastOnce(t *testing.T) {
+	policy := func(priority int, definition Arguments) Policy {
+		return Policy{Name: "p", Pattern: ReadPattern("^orders$"), ApplyTo: "queues", Priority: priority, Definition: definition}
+	}
+	operator := func(definition Arguments) Policy {
+		limiting := policy(0, definition)
+		limiting.Operator = true
+		return limiting
+	}
+	unclear := policy(1, Arguments{KeyOverflow: OverflowDropHead})
+	unclear.Pattern = ReadPattern("^[[:alpha:].]+$")
+	strategy := Arguments{ArgDeadLetterStrategy: StrategyAtLeastOnce}
+	both := Arguments{ArgDeadLetterStrategy: StrategyAtLeastOnce, ArgOverflow: OverflowRejectPublish}
+	drops, refuses := Arguments{KeyOverflow: OverflowDropHead}, Arguments{KeyOverflow: OverflowRejectPublish}
+	for name, test := range map[string]struct {
+		arguments Arguments
+		policies  []Policy
+		want      bool
+	}{
+		"both arguments":       {arguments: both, want: true},
+		"the strategy alone":   {arguments: strategy},
+		"overflow alone":       {arguments: Arguments{ArgOverflow: OverflowRejectPublish}},
+		"overflow by a policy": {arguments: strategy, policies: []Policy{policy(0, refuses)}, want: true},
+		"overflow by a policy that is outranked": {
+			arguments: strategy, policies: []Policy{policy(0, refuses), policy(1, Arguments{KeyMaxLength: int64(9)})},
+		},
+		"a policy drops messages":                {arguments: both, policies: []Policy{policy(0, drops)}},
+		"a policy that may match drops messages": {arguments: both, policies: []Policy{unclear}},
+		"an operator policy drops messages":      {arguments: both, policies: []Policy{operator(drops)}},
+		"an operator policy refuses messages":    {arguments: both, policies: []Policy{operator(refuses)}, want: true},
+		"both by a policy": {
+			policies: []Policy{policy(0, Arguments{KeyDeadLetterStrategy: StrategyAtLeastOnce, KeyOverflow: OverflowRejectPublish})}, want: true,
+		},
+		"the strategy of a policy is overridden": {
+			arguments: Arguments{ArgDeadLetterStrategy: "at-most-once", ArgOverflow: OverflowRejectPublish},
+			policies:  []Policy{policy(0, Arguments{KeyDeadLetterStrategy: StrategyAtLeastOnce})},
+		},
+	} {
+		if got := DeadLettersAtLeastOnce("orders", test.arguments, test.policies); got != test.want {
+			t.Errorf("%s: at least once: %t", name, got)
+		}
+	}
+}

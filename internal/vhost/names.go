@@ -51,6 +51,9 @@ const (
 	OverflowDropHead      = "drop-head"
 )
 
+// StrategyAtLeastOnce is the dead-letter strategy that loses no dead letter; see DeadLettersAtLeastOnce.
+const StrategyAtLeastOnce = "at-least-once"
+
 // Types of exchanges that every broker has.
 const (
 	TypeDirect  = "direct"

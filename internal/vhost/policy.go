@@ -43,6 +43,22 @@ func PoliciesOf(queue, queueType string, policies []Policy, operator bool) (effe
 	return effective, possible
 }
 
+// PossibleDefinitions returns the definitions of the policies, or operator policies, of which RabbitMQ applies one to a quorum queue. The
+// definition of the effective policy is the first; see PoliciesOf. A nil definition means that RabbitMQ may apply no policy.
+func PossibleDefinitions(queue string, policies []Policy, operator bool) (definitions []Arguments) {
+	effective, possible := PoliciesOf(queue, TypeQuorum, policies, operator)
+	if effective != nil {
+		definitions = append(definitions, effective.Definition)
+	}
+	for _, policy := range possible {
+		definitions = append(definitions, policy.Definition)
+	}
+	if effective == nil {
+		definitions = append(definitions, nil)
+	}
+	return definitions
+}
+
 // Outranks reports whether the policy wins over another one that also matches. Between equal priorities, Warren prefers the lower name.
 func (p *Policy) Outranks(other *Policy) bool {
 	return cmp.Or(cmp.Compare(p.Priority, other.Priority), cmp.Compare(other.Name, p.Name)) > 0

@@ -15,8 +15,6 @@ import (
 	"github.com/warren-mq/warren/internal/vhost"
 )
 
-const atLeastOnce = "at-least-once"
-
 // Check returns an Error with a Reason if the state of the broker does not allow a recreation. It declares nothing. To
 // find out permissions, it removes what a recreation that has not begun cannot have; see checkPermissions.
 func (r *Recreator) Check(ctx context.Context, rec Recreation) error {
@@ -220,26 +218,16 @@ func (r *Recreator) checkPolicy(policy vhost.Policy, queue, prefix string) error
 // checks messages that arrive later; see checkMovable.
 func (r *Recreator) checkDeadLetters(ctx context.Context, rec Recreation, info *management.QueueInfo, policies []vhost.Policy) error {
 	name := rec.Queue.Name
-	observed, _ := r.observer.Observe(vhost.Selection{Queues: []string{name}, IncludeDeadLetterSources: true})
-	for _, source := range observed.DeadLetterRoutes {
-		byName := source.Exchange == "" && source.RoutingKey != nil && *source.RoutingKey == name
-		if !byName || r.isAtLeastOnce(source.Queue, policies) {
-			continue
-		}
-		now, err := r.countReliably(ctx, source.Queue)
-		switch {
-		case err != nil:
-			return err
-		case now.Ready == 0 && now.Consumers == 0:
-		case !rec.Moves:
-			return refuse(MessagesPending, "queue %q must wait: queue %q dead-letters to it at most once, and must first have no messages "+
-				"and no consumers", name, source.Queue)
-		default:
-			return refuse(LossyDeadLetters, "queue %q dead-letters at most once to %q and is in use: its dead letters could be lost",
-				source.Queue, name)
-		}
-	}
-	if info == nil || !rec.Moves {
+	source, err := r.findLossySource(ctx, name, policies)
+	switch {
+	case err != nil:
+		return err
+	case source != "" && !rec.Moves:
+		return refuse(MessagesPending, "queue %q must wait: queue %q dead-letters to it at most once, and must first have no messages "+
+			"and no consumers", name, source)
+	case source != "":
+		return refuseSource(name, source)
+	case info == nil || !rec.Moves:
 		return nil
 	}
 	now, err := r.countReliably(ctx, name)
@@ -247,6 +235,40 @@ func (r *Recreator) checkDeadLetters(ctx context.Context, rec Recreation, info *
 		return err
 	}
 	return checkMoved(name, now.Ready, vhost.Normalize(info.Arguments), policies)
+}
+
+// checkSources is the part of checkDeadLetters about other queues, which may be in use again since Check.
+func (r *Recreator) checkSources(ctx context.Context, queue string) error {
+	policies, err := r.api.Policies(ctx)
+	if err != nil {
+		return reasoned(err)
+	}
+	source, err := r.findLossySource(ctx, queue, policies)
+	if err == nil && source != "" {
+		err = refuseSource(queue, source)
+	}
+	return err
+}
+
+func refuseSource(queue, source string) error {
+	return refuse(LossyDeadLetters, "queue %q dead-letters at most once to %q and is in use: its dead letters could be lost", source, queue)
+}
+
+// findLossySource returns another queue that is in use, and that may dead-letter to the queue by its name and at most once; empty if there
+// is none.
+func (r *Recreator) findLossySource(ctx context.Context, queue string, policies []vhost.Policy) (string, error) {
+	observed, _ := r.observer.Observe(vhost.Selection{Queues: []string{queue}, IncludeDeadLetterSources: true})
+	for _, source := range observed.DeadLetterRoutes {
+		_, isOurs := IDOf(source.Queue, queue)
+		if isOurs || source.Queue == queue || !source.StraightTo(queue) || r.isAtLeastOnce(source.Queue, policies) {
+			continue
+		}
+		now, err := r.countReliably(ctx, source.Queue)
+		if err != nil || now.Ready > 0 || now.Consumers > 0 {
+			return source.Queue, err
+		}
+	}
+	return "", nil
 }
 
 // fewDeliveries is the maximum number of deliveries of a message during a recreation, with a margin. Each cut connection counts as a
@@ -269,7 +291,7 @@ func (r *Recreator) checkMovable(ctx context.Context, queue string, ready int) e
 // checkMoved refuses a queue that could lose its ready messages while they are moved.
 func checkMoved(queue string, ready int, arguments vhost.Arguments, policies []vhost.Policy) error {
 	deadLetters := arguments[vhost.ArgDeadLetterExchange] != nil
-	if deadLetters && arguments[vhost.ArgDeadLetterStrategy] != atLeastOnce {
+	if deadLetters && !vhost.DeadLettersAtLeastOnce(queue, arguments, safedelete.WithoutFences(policies)) {
 		return refuse(LossyDeadLetters, "queue %q dead-letters at most once: dead letters could be lost while its %d messages are moved",
 			queue, ready)
 	}
@@ -289,16 +311,11 @@ func checkMoved(queue string, ready int, arguments vhost.Arguments, policies []v
 	return nil
 }
 
-// isAtLeastOnce reports whether a queue dead-letters at least once, according to the snapshot and the policies.
+// isAtLeastOnce reports whether a queue dead-letters at least once, according to the snapshot and the policies. Only a quorum queue can.
 func (r *Recreator) isAtLeastOnce(queue string, policies []vhost.Policy) bool {
-	var strategy any
-	r.observer.View(func(s *snapshot.Snapshot) { strategy = s.Queues[queue].Arguments[vhost.ArgDeadLetterStrategy] })
-	if strategy != nil {
-		return strategy == atLeastOnce
-	}
-	return slices.ContainsFunc(policies, func(policy vhost.Policy) bool {
-		return policy.Definition[vhost.KeyDeadLetterStrategy] == atLeastOnce && policy.Match(queue, vhost.TypeQuorum) == vhost.MatchYes
-	})
+	var known vhost.Queue
+	r.observer.View(func(s *snapshot.Snapshot) { known = s.Queues[queue] })
+	return known.Type() == vhost.TypeQuorum && vhost.DeadLettersAtLeastOnce(queue, known.Arguments, safedelete.WithoutFences(policies))
 }
 
 // reasoned adds the Reason for an error of the broker, if there is one.

@@ -136,12 +136,16 @@ func TestQueuesThatCouldLoseMessagesWhileTheyAreMoved(t *testing.T) {
 		"enough deliveries":      {arguments: vhost.Arguments{vhost.ArgDeliveryLimit: int64(12)}},
 		"few deliveries":         {arguments: vhost.Arguments{vhost.ArgDeliveryLimit: int64(0)}, refusal: LossyDeliveries},
 		"few deliveries, then dead-lettered": {arguments: vhost.Arguments{
-			vhost.ArgDeliveryLimit: int64(3), vhost.ArgDeadLetterExchange: "", vhost.ArgDeadLetterStrategy: atLeastOnce,
+			vhost.ArgDeliveryLimit: int64(3), vhost.ArgDeadLetterExchange: "", vhost.ArgDeadLetterStrategy: vhost.StrategyAtLeastOnce,
+			vhost.ArgOverflow: vhost.OverflowRejectPublish,
 		}},
 		"few deliveries by a policy": {policies: policyOf(".*", vhost.Arguments{vhost.KeyDeliveryLimit: 3.0}), refusal: LossyDeliveries},
 		"a policy of other queues":   {policies: policyOf("^x", vhost.Arguments{vhost.KeyDeliveryLimit: 3.0})},
 		"dead-lettered by a policy":  {policies: policyOf(".*", vhost.Arguments{vhost.KeyDeliveryLimit: 3.0, "dead-letter-exchange": "dlx"})},
 		"dead-lettered at most once": {arguments: vhost.Arguments{vhost.ArgDeadLetterExchange: "dlx"}, refusal: LossyDeadLetters},
+		"dead-lettered at most once, because the queue drops messages": {arguments: vhost.Arguments{
+			vhost.ArgDeadLetterExchange: "dlx", vhost.ArgDeadLetterStrategy: vhost.StrategyAtLeastOnce,
+		}, refusal: LossyDeadLetters},
 	}
 	for name, test := range cases {
 		t.Run(name, func(t *testing.T) {

@@ -184,7 +184,7 @@ func deadLetteringLike(queue topology.Queue, policies []vhost.Policy, arguments 
 			all[of.argument] = value
 		}
 	}
-	if all[vhost.ArgDeadLetterStrategy] != atLeastOnce || all[vhost.ArgOverflow] != vhost.OverflowRejectPublish {
+	if all[vhost.ArgDeadLetterStrategy] != vhost.StrategyAtLeastOnce || all[vhost.ArgOverflow] != vhost.OverflowRejectPublish {
 		// Both keys belong together. Without one of them, RabbitMQ dead-letters at most once, and the hold needs no overflow.
 		delete(all, vhost.ArgDeadLetterStrategy)
 		delete(all, vhost.ArgOverflow)

@@ -57,7 +57,7 @@ func TestTheHoldAndTheBacklogHaveNoDeliveryLimit(t *testing.T) {
 func TestTheProbeHasNoDeadLetterWorker(t *testing.T) {
 	t.Parallel()
 	rec := of("orders")
-	rec.Queue.Arguments = vhost.Arguments{vhost.ArgDeliveryLimit: int64(7), vhost.ArgDeadLetterStrategy: atLeastOnce}
+	rec.Queue.Arguments = vhost.Arguments{vhost.ArgDeliveryLimit: int64(7), vhost.ArgDeadLetterStrategy: vhost.StrategyAtLeastOnce}
 	changer := &declaringChanger{arguments: map[string]vhost.Arguments{}}
 	if err := New(Settings{}, nil, changer, nil, nil).tryArguments(t.Context(), rec); err != nil {
 		t.Fatal(err)
@@ -66,7 +66,7 @@ func TestTheProbeHasNoDeadLetterWorker(t *testing.T) {
 	if difference := cmp.Diff(want, changer.arguments); difference != "" {
 		t.Error(difference)
 	}
-	if rec.Queue.Arguments[vhost.ArgDeadLetterStrategy] != atLeastOnce {
+	if rec.Queue.Arguments[vhost.ArgDeadLetterStrategy] != vhost.StrategyAtLeastOnce {
 		t.Errorf("the queue would be declared with %v", rec.Queue.Arguments)
 	}
 }

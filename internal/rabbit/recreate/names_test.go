@@ -145,7 +145,7 @@ func TestDeadLetteringLike(t *testing.T) {
 	}
 	toDead := vhost.Arguments{vhost.KeyDeadLetterExchange: "dead", vhost.KeyDeadLetterRoutingKey: "a"}
 	atLeastOnceToDead := vhost.Arguments{
-		vhost.KeyDeadLetterExchange: "dead", vhost.KeyDeadLetterStrategy: atLeastOnce, vhost.KeyOverflow: vhost.OverflowRejectPublish,
+		vhost.KeyDeadLetterExchange: "dead", vhost.KeyDeadLetterStrategy: vhost.StrategyAtLeastOnce, vhost.KeyOverflow: vhost.OverflowRejectPublish,
 	}
 	for name, test := range map[string]struct {
 		arguments vhost.Arguments
@@ -167,10 +167,10 @@ func TestDeadLetteringLike(t *testing.T) {
 		},
 		"a policy with a routing key only": {policies: policies(vhost.Arguments{vhost.KeyDeadLetterRoutingKey: "a"})},
 		"a policy, at least once": {policies: policies(atLeastOnceToDead), want: vhost.Arguments{
-			vhost.ArgDeadLetterExchange: "dead", vhost.ArgDeadLetterStrategy: atLeastOnce, vhost.ArgOverflow: vhost.OverflowRejectPublish,
+			vhost.ArgDeadLetterExchange: "dead", vhost.ArgDeadLetterStrategy: vhost.StrategyAtLeastOnce, vhost.ArgOverflow: vhost.OverflowRejectPublish,
 		}},
 		"a policy, at least once without its overflow": {
-			policies: policies(vhost.Arguments{vhost.KeyDeadLetterExchange: "dead", vhost.KeyDeadLetterStrategy: atLeastOnce}),
+			policies: policies(vhost.Arguments{vhost.KeyDeadLetterExchange: "dead", vhost.KeyDeadLetterStrategy: vhost.StrategyAtLeastOnce}),
 			want:     vhost.Arguments{vhost.ArgDeadLetterExchange: "dead"},
 		},
 	} {

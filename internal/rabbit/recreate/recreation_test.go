@@ -1000,6 +1000,25 @@ func TestRecreationWhoseStatusIsLostEndsWithoutASentinel(t *testing.T) {
 	})
 }
 
+// A queue that dead-letters at most once is empty when Check sees it, and in use when the fence would go up.
+func TestRecreationSeesAQueueThatIsInUseAgain(t *testing.T) {
+	rabbittest.Each(t, func(t *testing.T, vh *brokers.VHost) {
+		boundQueue(vh, nil)
+		vh.DeclareQueue("source", rabbittest.Quorum(vhost.Arguments{
+			vhost.ArgDeadLetterExchange: "", vhost.ArgDeadLetterRoutingKey: "orders",
+		}))
+		before := vh.Definitions()
+		run := recreation(t, vh, nil)
+		run.nextUntil(swapping)
+		vh.Publish("", "source", "1")
+		run.run()
+		if run.backedOut != recreate.LossyDeadLetters {
+			t.Errorf("it went back because of %q", run.backedOut)
+		}
+		run.mustBeAsBefore(before, false)
+	})
+}
+
 // isFenced reports whether a fence of a recreation stands.
 func isFenced(vh *brokers.VHost) bool {
 	return slices.ContainsFunc(vh.Policies(), func(name string) bool { return strings.HasPrefix(name, "warren-recreate-") })
@@ -1008,11 +1027,16 @@ func isFenced(vh *brokers.VHost) bool {
 // What speaks against a recreation is known before anything is changed.
 func TestRecreationIsRefused(t *testing.T) {
 	t.Parallel()
-	pendingRetry := func(vh *brokers.VHost) {
-		atMostOnce := vhost.Arguments{vhost.ArgDeadLetterExchange: "", vhost.ArgDeadLetterRoutingKey: "orders"}
-		vh.DeclareQueue("source", rabbittest.Quorum(atMostOnce))
-		vh.Publish("", "source", "1")
+	holding := func(arguments vhost.Arguments) func(*brokers.VHost) {
+		return func(vh *brokers.VHost) {
+			vh.DeclareQueue("source", rabbittest.Quorum(arguments))
+			vh.Publish("", "source", "1")
+		}
 	}
+	toOrders := vhost.Arguments{vhost.ArgDeadLetterExchange: "", vhost.ArgDeadLetterRoutingKey: "orders"}
+	atLeastOnce, dropping := maps.Clone(toOrders), maps.Clone(toOrders)
+	atLeastOnce[vhost.ArgDeadLetterStrategy], atLeastOnce[vhost.ArgOverflow] = vhost.StrategyAtLeastOnce, vhost.OverflowRejectPublish
+	dropping[vhost.ArgDeadLetterStrategy] = vhost.StrategyAtLeastOnce
 	deadLetterAtMostOnce := vhost.Arguments{vhost.ArgDeadLetterExchange: "", vhost.ArgDeadLetterRoutingKey: "dlq"}
 	fewDeliveries := vhost.Arguments{vhost.ArgDeliveryLimit: int64(3)}
 	oneReady := func(vh *brokers.VHost) { vh.Publish("direct", "orders", "1") }
@@ -1060,11 +1084,20 @@ func TestRecreationIsRefused(t *testing.T) {
 			change: func(rec *recreate.Recreation) { rec.WithoutHold = true }, reason: recreate.BoundQueue, says: `bound to exchange "direct"`,
 		},
 		"a queue that dead-letters to it at most once": {
-			setup: pendingRetry, change: moves, reason: recreate.LossyDeadLetters, says: `queue "source" dead-letters at most once to "orders"`,
+			setup: holding(toOrders), change: moves, reason: recreate.LossyDeadLetters, says: `queue "source" dead-letters at most once to "orders"`,
 		},
 		"a queue that dead-letters to it at most once, and it waits until it is empty": {
-			setup: pendingRetry, reason: recreate.MessagesPending, says: `when queue "source", which dead-letters at most once to it`,
+			setup: holding(toOrders), reason: recreate.MessagesPending, says: `when queue "source", which dead-letters at most once to it`,
 		},
+		"a queue that dead-letters to it at least once": {setup: holding(atLeastOnce), change: moves},
+		"a queue that drops messages, so its dead letters come at most once": {
+			setup: holding(dropping), change: moves, reason: recreate.LossyDeadLetters, says: `queue "source" dead-letters at most once to "orders"`,
+		},
+		"a queue whose messages name the queue to dead-letter to": {
+			setup:  holding(vhost.Arguments{vhost.ArgDeadLetterExchange: ""}),
+			change: moves, reason: recreate.LossyDeadLetters, says: `queue "source" dead-letters at most once to "orders"`,
+		},
+		"a queue that dead-letters to itself": {arguments: toOrders, setup: oneReady},
 		"dead letters of its own at most once": {
 			arguments: deadLetterAtMostOnce, setup: oneReady, change: moves, reason: recreate.LossyDeadLetters, says: "its 1 messages are moved",
 		},

@@ -40,6 +40,9 @@ func (r *Recreator) Swap(ctx context.Context, rec Recreation, recordDelete func(
 
 // swap holds back the messages of the tiers, and moves the messages that have arrived since the queue was emptied.
 func (r *Recreator) swap(ctx context.Context, rec Recreation, recordDelete func(context.Context) error) (swapped Swapped, err error) {
+	if err := r.checkSources(ctx, rec.Queue.Name); err != nil { // before the freezer consumes from the tiers
+		return swapped, err
+	}
 	rec.Emptied = true
 	freezer := &freezer{Recreator: r, rec: rec}
 	drainer := &drainer{Recreator: r, rec: rec}

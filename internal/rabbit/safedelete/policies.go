@@ -47,24 +47,8 @@ func holdingPolicy(queue string, policies []vhost.Policy, operator bool) (holdin
 	return holding, unclear
 }
 
-// PossibleDefinitions returns the definitions of the policies of which RabbitMQ applies one to a queue. It leaves out fences and operator
-// policies. The definition of the effective policy is the first; see vhost.PoliciesOf. A nil definition means that RabbitMQ may apply no
-// policy.
+// PossibleDefinitions returns the definitions of the policies of which RabbitMQ applies one to a queue; see vhost.PossibleDefinitions. It
+// leaves out fences and operator policies.
 func PossibleDefinitions(queue string, policies []vhost.Policy) []vhost.Arguments {
-	return possibleDefinitions(queue, WithoutFences(policies), false)
-}
-
-// possibleDefinitions is PossibleDefinitions with fences, for policies or for operator policies.
-func possibleDefinitions(queue string, policies []vhost.Policy, operator bool) (definitions []vhost.Arguments) {
-	effective, possible := vhost.PoliciesOf(queue, vhost.TypeQuorum, policies, operator)
-	if effective != nil {
-		definitions = append(definitions, effective.Definition)
-	}
-	for _, policy := range possible {
-		definitions = append(definitions, policy.Definition)
-	}
-	if effective == nil {
-		definitions = append(definitions, nil)
-	}
-	return definitions
+	return vhost.PossibleDefinitions(queue, WithoutFences(policies), false)
 }

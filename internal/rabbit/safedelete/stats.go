@@ -122,7 +122,7 @@ const maxPossible = 1000
 // DropLimits returns the lowest numbers of messages and of bytes beyond which a queue may drop its oldest messages, math.MaxInt64 if
 // there is no such number. A policy that may be in effect counts. Both numbers are zero if too many policies may be in effect.
 func DropLimits(queue string, arguments vhost.Arguments, policies []vhost.Policy) (messages, bytes int64) {
-	users, operators := PossibleDefinitions(queue, policies), possibleDefinitions(queue, policies, true)
+	users, operators := PossibleDefinitions(queue, policies), vhost.PossibleDefinitions(queue, policies, true)
 	if len(users)*len(operators) > maxPossible {
 		return 0, 0
 	}

@@ -37,6 +37,8 @@ type Recreation struct {
 	Foreign bool
 	// Upgraded: the queue differs only because the broker was upgraded, so the recreation needs an approval.
 	Upgraded bool
+	// AtMostOnce: the queue dead-letters at most once.
+	AtMostOnce bool
 	// Refusal is why the queue cannot be recreated; empty if it can.
 	Refusal string
 }
@@ -71,6 +73,9 @@ func recreationOf(
 	r := Recreation{
 		Queue: *entry.Queue, Found: observed.Queues[entry.Name], Bindings: observed.BindingsTo[entry.Name],
 		Foreign: !topology.Owns(known[entry.ID()]), Upgraded: comparison.Upgraded,
+	}
+	if _, deadLetters := r.Found.Arguments[vhost.ArgDeadLetterExchange]; deadLetters {
+		r.AtMostOnce = !vhost.DeadLettersAtLeastOnce(entry.Name, r.Found.Arguments, observed.Policies)
 	}
 	for _, refuse := range []func(Recreation, vhost.Observed, Input) string{
 		refuseKind, refuseOtherInstance, refuseShared, refuseBindings, refuseOperatorPolicy,
@@ -244,17 +249,12 @@ func (r Recreation) Decide(m Moment) Verdict {
 	case m.Ready > limit:
 		return Verdict{Reason: v1alpha1.ReasonWaitingUntilEmpty, Again: pollRecreation, Message: fmt.Sprintf(
 			"Warren recreates queue %q when at most %d messages are ready (recreation.maxReadyMessages); %d are", r.Queue.Name, limit, m.Ready)}
-	case m.Ready > 0 && deadLettersAtMostOnce(r.Found):
+	case m.Ready > 0 && r.AtMostOnce:
 		return Verdict{Reason: v1alpha1.ReasonRecreationBlocked, Again: pollRecreation, Message: fmt.Sprintf(
 			"queue %q dead-letters at most once, so its dead letters may be lost while its %d messages are moved: empty the queue first",
 			r.Queue.Name, m.Ready)}
 	}
 	return Verdict{Begins: true}
-}
-
-func deadLettersAtMostOnce(queue vhost.Queue) bool {
-	_, deadLetters := queue.Arguments[vhost.ArgDeadLetterExchange]
-	return deadLetters && !vhost.SameValue(queue.Arguments[vhost.ArgDeadLetterStrategy], topology.DeadLetterAtLeastOnce)
 }
 
 func counted(count int, one, many string) string {

@@ -281,16 +281,15 @@ func TestAttemptsAreForgottenWhenTheUserActs(t *testing.T) {
 
 func TestWhenARecreationBegins(t *testing.T) {
 	t.Parallel()
-	atMostOnce := vhost.Queue{Arguments: vhost.Arguments{vhost.ArgDeadLetterExchange: "dlx"}}
 	whenEmpty := topology.Recreation{Policy: v1alpha1.RecreatePolicyWhenEmpty, MaxReady: 100}
 	migrate := topology.Recreation{Policy: v1alpha1.RecreatePolicyMigrate, MaxReady: 100}
 	for name, test := range map[string]struct {
-		role      v1alpha1.Role
-		found     vhost.Queue
-		settings  topology.Recreation
-		consumers int
-		ready     int64
-		want      string // the message; empty if it begins
+		role       v1alpha1.Role
+		atMostOnce bool
+		settings   topology.Recreation
+		consumers  int
+		ready      int64
+		want       string // the message; empty if it begins
 	}{
 		"WhenEmpty, empty":                {settings: whenEmpty},
 		"WhenEmpty, one consumer":         {settings: whenEmpty, consumers: 1, want: `Warren recreates queue "orders" after its 1 consumer has stopped`},
@@ -299,18 +298,39 @@ func TestWhenARecreationBegins(t *testing.T) {
 		"Migrate, as many as allowed":     {settings: migrate, ready: 100},
 		"Migrate, too many":               {settings: migrate, ready: 101, want: `Warren recreates queue "orders" when at most 100 messages are ready (recreation.maxReadyMessages); 101 are`},
 		"Migrate, a delay tier":           {role: v1alpha1.RoleDelayTier, settings: migrate, ready: 1, want: `Warren recreates queue "orders" when it holds no message; 1 are ready`},
-		"Migrate, at most once":           {found: atMostOnce, settings: migrate, ready: 1, want: `queue "orders" dead-letters at most once, so its dead letters may be lost while its 1 messages are moved: empty the queue first`},
-		"Migrate, at most once and empty": {found: atMostOnce, settings: migrate},
+		"Migrate, at most once":           {atMostOnce: true, settings: migrate, ready: 1, want: `queue "orders" dead-letters at most once, so its dead letters may be lost while its 1 messages are moved: empty the queue first`},
+		"Migrate, at most once and empty": {atMostOnce: true, settings: migrate},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			if test.role == "" {
 				test.role = v1alpha1.RoleMain
 			}
-			r := plan.Recreation{Queue: topology.Queue{Name: "orders", Role: test.role}, Found: test.found}
+			r := plan.Recreation{Queue: topology.Queue{Name: "orders", Role: test.role}, AtMostOnce: test.atMostOnce}
 			got := r.Decide(plan.Moment{Settings: test.settings, Consumers: test.consumers, Ready: test.ready})
 			topologytest.Equal(t, "begins", test.want == "", got.Begins)
 			topologytest.Equal(t, "message", test.want, got.Message)
+		})
+	}
+}
+
+func TestAQueueThatDeadLettersAtMostOnce(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		spec, without string // an argument that the queue lacks
+		want          bool
+	}{
+		"at least once":                       {spec: full},
+		"at most once":                        {spec: full, without: vhost.ArgDeadLetterStrategy, want: true},
+		"at least once, but without overflow": {spec: full, without: vhost.ArgOverflow, want: true},
+		"no dead letters":                     {spec: full, without: vhost.ArgDeadLetterExchange},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			got, _ := nextRecreation(t, test.spec, fullWithTTL, func(o *vhost.Observed) {
+				delete(o.Queues["orders"].Arguments, test.without)
+			}, plan.Input{})
+			topologytest.Equal(t, "at most once", test.want, got.AtMostOnce)
 		})
 	}
 }
