@@ -4,12 +4,15 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 	"unicode/utf8"
+	"weak"
 
+	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -1049,6 +1052,26 @@ func TestTheResultOfAnOutdatedTaskIsIgnored(t *testing.T) {
 	topologytest.Equal(t, "has a result", true, tasks.get(controllertest.Orders, status).hasResult())
 	status.Runs++
 	topologytest.Equal(t, "has a result for another manager's run", false, tasks.get(controllertest.Orders, status).hasResult())
+}
+
+// A recreation may wait for days, and counts consumers and messages every few seconds.
+func TestTasksBeforeTheFormerOneAreForgotten(t *testing.T) {
+	t.Parallel()
+	ended := make(chan struct{})
+	tasks := newRecreationTasks(t.Context(), func(client.ObjectKey) { ended <- struct{}{} })
+	status := v1alpha1.RecreationStatus{ID: "id", Phase: v1alpha1.RecreationWaiting}
+	var begun []weak.Pointer[recreationTask]
+	for range 3 {
+		tasks.begin(controllertest.Orders, status, func(context.Context, func(recreate.Progress)) phaseResult { return phaseResult{listed: 2} })
+		<-ended
+		begun = append(begun, weak.Make(tasks.of[controllertest.Orders]))
+	}
+	NewWithT(t).Eventually(func() bool {
+		runtime.GC()
+		return begun[0].Value() == nil
+	}).WithTimeout(deadline.For(10 * time.Second)).Should(BeTrue())
+	former := tasks.get(controllertest.Orders, status).former
+	topologytest.Equal(t, "listed before", 2, former.listed)
 }
 
 // After a node was killed, a fence may be closed until work succeeds.

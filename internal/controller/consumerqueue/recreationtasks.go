@@ -150,7 +150,8 @@ func (r *recreationTasks) begin(
 	ctx, cancel := context.WithCancel(r.lifetime)
 	task := &recreationTask{id: status.ID, phase: status.Phase, runs: status.Runs, cancel: cancel, movedBefore: status.Moved}
 	if former != nil && former.id == task.id && former.phase == task.phase {
-		task.failures, task.former = former.failures, &former.result
+		result := former.result // a pointer into the former task would retain it, and with it all tasks before
+		task.failures, task.former = former.failures, &result
 	}
 	r.of[key] = task
 	go func() {
