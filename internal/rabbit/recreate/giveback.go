@@ -114,12 +114,8 @@ func (r *Recreator) giveBackAll(ctx context.Context, rec Recreation, report func
 	if err != nil {
 		return progress, err
 	}
-	rebind := r.rebind
-	switch {
-	case !hold.Exists && !backlog.Exists:
+	if !hold.Exists && !backlog.Exists {
 		return progress, r.bindIfUnbound(ctx, rec)
-	case !hold.Exists:
-		rebind = r.bindRecorded
 	}
 	if err := r.bindBack(ctx, rec); err != nil {
 		return progress, err
@@ -128,7 +124,7 @@ func (r *Recreator) giveBackAll(ctx context.Context, rec Recreation, report func
 	if mayBeTemporary(stuck) {
 		return progress, stuck
 	}
-	if err := rebind(ctx, rec); err != nil {
+	if err := r.rebind(ctx, rec); err != nil {
 		return progress, errors.Join(stuck, err)
 	}
 	return r.giveBackRest(ctx, rec, progress, report)
@@ -236,11 +232,19 @@ func dropsBeyond(queue string, limit int64, unit string) error {
 }
 
 // rebind binds the queue before it unbinds the hold. It skips a binding that the queue seems to have, because Divert may have failed to
-// remove it; see whyNotUnbound.
+// remove it; see whyNotUnbound. If another client has deleted the hold, perhaps since its messages were counted, rebind binds the queue as
+// recorded.
 func (r *Recreator) rebind(ctx context.Context, rec Recreation) error {
 	bindings, err := r.bindingsOf(ctx, rec, rec.Hold())
 	if err != nil {
 		return err
+	}
+	hold, err := r.count(ctx, rec.Hold()) // the management API lists no bindings for a queue that does not exist (4.3)
+	if err != nil {
+		return err
+	}
+	if !hold.Exists {
+		return r.bindRecorded(ctx, rec)
 	}
 	kept, err := r.bindingsOf(ctx, rec, rec.Queue.Name)
 	if err != nil {

@@ -12,6 +12,7 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"github.com/warren-mq/warren/consumer/contract"
+	"github.com/warren-mq/warren/internal/rabbit/brokererr"
 	"github.com/warren-mq/warren/internal/rabbit/mover"
 	"github.com/warren-mq/warren/internal/rabbit/retry"
 	"github.com/warren-mq/warren/internal/rabbit/safedelete"
@@ -52,8 +53,8 @@ func maxMoved(ready int) int { return 2*ready + 5000 }
 const maxFailures = 100
 
 // move moves messages until fewer than endBelow are ready. It fails if a message cannot be moved. A move back first moves the messages
-// behind that message. A move ends if another client has deleted the destination or its binding, because the caller declares both. It drops
-// sentinels that a crash has left behind.
+// behind that message. A move ends if another client has deleted the queue, the destination or its binding, because the caller declares the
+// destination and its binding, and continues without the queue. It drops sentinels that a crash has left behind.
 func (r *Recreator) move(ctx context.Context, m move, report func(Progress)) (Progress, error) {
 	var latest Progress
 	limit := &depthLimit{}
@@ -85,7 +86,10 @@ func (r *Recreator) move(ctx context.Context, m move, report func(Progress)) (Pr
 		Total:    total, EndBelow: m.endBelow, MaxFailures: failures, Apart: m.isPast,
 		Report: func(now mover.Progress) {
 			latest = m.progressOf(now)
-			if now.State == mover.DestinationMissing {
+			switch now.State {
+			case mover.SourceMissing: // without a Reason, because the same call then continues without the queue
+				stop(r.Errors.Fail(brokererr.ErrNotFound, "queue %q was deleted while its messages were moved", m.from))
+			case mover.DestinationMissing:
 				stop(refuse(MessageNotMoved, "queue %q or its binding was deleted while messages were moved to it", m.to))
 			}
 			if report != nil {

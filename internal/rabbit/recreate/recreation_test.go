@@ -61,8 +61,9 @@ type recreating struct {
 	}
 	// survives is called at each step; false simulates a crash. It may be nil.
 	survives func(step string) bool
-	// failed is called with each error. It may be nil.
-	failed func(error)
+	// failed is called with each error, and reported with the progress of a move. They may be nil.
+	failed   func(error)
+	reported func(recreate.Progress)
 	// crashes counts the simulated crashes. backedOut is why the recreation was reverted; empty if it was not.
 	crashes   int
 	backedOut recreate.Reason
@@ -136,7 +137,7 @@ func (r *recreating) next() (err error) {
 	case emptying:
 		following = swapping
 		var progress recreate.Progress
-		progress, err = recreator.Empty(ctx, rec, nil)
+		progress, err = recreator.Empty(ctx, rec, r.reported)
 		r.past += progress.Past
 		r.moved += progress.Moved
 		r.record.Emptied = r.record.Emptied || err == nil
@@ -157,7 +158,7 @@ func (r *recreating) next() (err error) {
 			err = recreator.CheckNoDelete(ctx, rec)
 		}
 		if err == nil {
-			_, err = recreator.GiveBack(ctx, rec, nil)
+			_, err = recreator.GiveBack(ctx, rec, r.reported)
 		}
 	}
 	if err == nil {
@@ -884,6 +885,48 @@ func TestRecreationBindsTheQueueWithoutTheHold(t *testing.T) {
 		run.run()
 		run.mustBeAsBefore(before, true)
 	})
+}
+
+// Another client deletes a queue while messages are moved out of it. The recreation continues without the queue.
+func TestRecreationContinuesWithoutAQueueThatIsDeletedDuringAMove(t *testing.T) {
+	t.Parallel()
+	queue, hold := func(recreate.Recreation) string { return "orders" }, recreate.Recreation.Hold
+	for name, test := range map[string]struct {
+		during phase
+		delete func(recreate.Recreation) string
+		// old messages are in the queue when the recreation begins; newer messages come afterwards.
+		old, newer bool
+	}{
+		"the queue, while it is emptied":           {during: emptying, delete: queue, old: true},
+		"the hold, while its messages are moved":   {during: givingBack, delete: hold, newer: true},
+		"the hold, while older messages are moved": {during: givingBack, delete: hold, old: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			rabbittest.Each(t, func(t *testing.T, vh *brokers.VHost) {
+				boundQueue(vh, nil)
+				before := vh.Definitions()
+				ids, messages := numbered(3)
+				if test.old {
+					vh.Send("direct", "orders", messages...)
+				}
+				run := recreation(t, vh, nil)
+				run.nextUntil(test.during)
+				if test.newer {
+					vh.Send("direct", "orders", messages...)
+				}
+				deletes := sync.OnceFunc(func() { vh.DeleteQueue(test.delete(run.record.Recreation)) })
+				run.reported = func(recreate.Progress) { deletes() }
+				run.run()
+				if run.backedOut != "" {
+					t.Errorf("it went back because of %q", run.backedOut)
+				}
+				run.mustBeAsBefore(before, true)
+				if test.delete(run.record.Recreation) != "orders" && test.old {
+					mustHold(t, vh, "orders", ids)
+				}
+			})
+		})
+	}
 }
 
 // strandDelete connects through a proxy that holds back the delete of the swap, whose connection is lost, until Release.
