@@ -17,6 +17,8 @@ type Removal struct {
 	Bindings  []topology.Binding
 	Queues    []string // with their messages
 	Exchanges []string // only without bindings (AMQP if-unused)
+	// Private: no other instance needs these objects, so they are removed even if one works on the vhost.
+	Private bool
 }
 
 // Remove unbinds and deletes. cluster is the key of the identity that the cluster of the broker must have. On any other cluster, every
@@ -28,8 +30,10 @@ func (c *Changer) Remove(ctx context.Context, cluster string, removal Removal) e
 	if cluster == "" {
 		return c.Errors.SameCluster(c.Observer.Health.Read().Cluster, cluster)
 	}
-	if err := c.Observer.CheckUnshared(ctx); err != nil {
-		return err
+	if !removal.Private {
+		if err := c.Observer.CheckUnshared(ctx); err != nil {
+			return err
+		}
 	}
 	groups := make([][]operation, 3)
 	for _, binding := range removal.Bindings {

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"math"
+	"slices"
 	"time"
 
 	"github.com/warren-mq/warren/internal/rabbit/brokererr"
@@ -231,9 +232,9 @@ func dropsBeyond(queue string, limit int64, unit string) error {
 		"Set overflow to reject-publish in a policy of the queue until it is recreated", queue, limit, unit)
 }
 
-// rebind binds the queue before it unbinds the hold. It skips a binding that the queue seems to have, because Divert may have failed to
-// remove it; see whyNotUnbound. If another client has deleted the hold, perhaps since its messages were counted, rebind binds the queue as
-// recorded.
+// rebind binds the queue before it unbinds the hold. A message that comes to both arrives twice, so rebind unbinds the hold even if another
+// binding of the queue is refused, or if another instance works on the vhost. It skips a binding that the queue seems to have, because
+// Divert may have failed to remove it; see whyNotUnbound. If another client has deleted the hold, rebind binds the queue as recorded.
 func (r *Recreator) rebind(ctx context.Context, rec Recreation) error {
 	bindings, err := r.bindingsOf(ctx, rec, rec.Hold())
 	if err != nil {
@@ -250,13 +251,20 @@ func (r *Recreator) rebind(ctx context.Context, rec Recreation) error {
 	if err != nil {
 		return err
 	}
-	if err := r.bind(ctx, rec.Queue.Name, union(kept, bindings)[len(kept):]); err != nil {
-		return err
+	refused := r.bind(ctx, rec.Queue.Name, union(kept, bindings)[len(kept):])
+	if refused != nil { // perhaps for some bindings only
+		if kept, err = r.bindingsOf(ctx, rec, rec.Queue.Name); err != nil {
+			return errors.Join(refused, err)
+		}
+		bindings = slices.DeleteFunc(bindings, func(binding vhost.Binding) bool {
+			return !slices.ContainsFunc(kept, func(has vhost.Binding) bool { return isSame(has, binding) })
+		})
 	}
 	if err := r.Crash.Pass(StepRebound); err != nil {
 		return err
 	}
-	if err := r.unbind(ctx, rec.Hold(), bindings); err != nil {
+	unbound := r.changer.Remove(ctx, r.Cluster, change.Removal{Bindings: boundTo(rec.Hold(), bindings), Private: true})
+	if err := errors.Join(refused, reasoned(unbound)); err != nil {
 		return err
 	}
 	if err := r.Crash.Pass(StepHoldUnbound); err != nil {

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	. "github.com/onsi/gomega"
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"github.com/warren-mq/warren/internal/rabbit/fence"
@@ -73,16 +74,72 @@ func TestRecreationGivesBackAMessageWithTheHeaderOfWarren(t *testing.T) {
 // mustBeBound fails unless the exchanges lead to the queue, and none leads to the hold.
 func (r *recreating) mustBeBound() {
 	r.t.Helper()
-	sources := map[string][]string{}
+	topologytest.Equal(r.t, "exchanges of the queue", []string{"direct", "topic"}, r.sourcesOf("orders"))
+	topologytest.Equal(r.t, "exchanges of the hold", []string(nil), r.sourcesOf(r.record.Hold()))
+}
+
+// sourcesOf lists the exchanges that a queue is bound to, except the recreation's own.
+func (r *recreating) sourcesOf(queue string) (sources []string) {
 	for _, binding := range r.vh.Definitions().Bindings {
-		if binding.Source != r.record.BackExchange() {
-			sources[binding.Destination] = append(sources[binding.Destination], binding.Source)
+		if binding.Destination == queue && binding.Source != r.record.BackExchange() {
+			sources = append(sources, binding.Source)
 		}
 	}
-	slices.Sort(sources["orders"])
-	if !slices.Equal(sources["orders"], []string{"direct", "topic"}) || len(sources[r.record.Hold()]) > 0 {
-		r.t.Errorf("the bindings are %q", sources)
-	}
+	slices.Sort(sources)
+	return sources
+}
+
+// The user loses its permission to read one of the exchanges. A hold that retained all bindings would get a copy of each message, and each
+// retry would move the copies to the queue.
+func TestRecreationDeliversOnceAlthoughABindingIsRefused(t *testing.T) {
+	t.Parallel()
+	vh := brokers.Newest(t).NewVHost(t)
+	boundQueue(vh, nil)
+	before := vh.Definitions()
+	run := recreation(t, vh, nil)
+	run.config = limitedConfig(t, vh, []string{".*", ".*", ".*"})
+	run.nextUntil(emptying)
+	user := brokers.User{Username: run.config.Username, Password: run.config.Password}
+	vh.Grant(user, ".*", ".*", "^(orders|direct|warren-)")
+	run.restart() // RabbitMQ caches permissions for each channel
+	run.record.phase = givingBack
+	topologytest.Equal(t, "GiveBack", recreate.MissingPermission, recreate.ReasonOf(run.next()))
+	topologytest.Equal(t, "exchanges of the queue", []string{"direct"}, run.sourcesOf("orders"))
+	topologytest.Equal(t, "exchanges of the hold", []string{"topic"}, run.sourcesOf(run.record.Hold()))
+	vh.Publish("direct", "orders", "1")
+	vh.Publish("topic", "any", "2")
+	vh.Grant(user, ".*", ".*", ".*")
+	run.restart()
+	run.run()
+	run.mustBeAsBefore(before, false)
+	rabbittest.Holds(t, vh, "orders", 2)
+}
+
+// Another instance connects while the bindings lead to the hold. The hold stays until it is gone, but gets no more messages.
+func TestRecreationDeliversOnceBesideAnotherInstance(t *testing.T) {
+	t.Parallel()
+	vh := brokers.Newest(t).NewVHost(t)
+	boundQueue(vh, nil)
+	before := vh.Definitions()
+	run := recreation(t, vh, nil)
+	run.config.Owner, run.config.KnownOwners = "ours", rabbittest.Knowing()
+	run.nextUntil(emptying)
+	theirs := fence.Name{Owner: "theirs", Begun: time.Now()}.String("another queue")
+	vh.SetPolicy(theirs, brokers.Policy{
+		Pattern: fence.Pattern([]string{"another queue"}), ApplyTo: "queues", Priority: 1000, Definition: fence.Fence{}.Closed(),
+	})
+	NewWithT(t).Eventually(func(g Gomega) {
+		g.Expect(run.connection.Refresh(t.Context())).To(Succeed())
+		g.Expect(run.connection.Health().OtherInstances).To(Equal("theirs"))
+	}).WithTimeout(rabbittest.Within).Should(Succeed())
+	run.record.phase = givingBack
+	topologytest.Equal(t, "GiveBack", recreate.SharedVHost, recreate.ReasonOf(run.next()))
+	run.mustBeBound()
+	vh.Publish("direct", "orders", "1")
+	vh.DeletePolicy(theirs)
+	run.run()
+	run.mustBeAsBefore(before, false)
+	rabbittest.Holds(t, vh, "orders", 1)
 }
 
 // A message expires in the hold while the bindings lead there. The queue would have dead-lettered it, so the hold does.
