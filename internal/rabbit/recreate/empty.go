@@ -18,7 +18,8 @@ const (
 	emptyRounds = 10
 )
 
-// Empty moves the messages of the queue to the backlog until none is ready. It does not move messages that consumers hold or that wait to
+// Empty moves the messages of the queue to the backlog until none is ready. If clients publish to the queue by its name faster than Warren
+// moves messages, Empty ends early, and Swap moves the rest. It does not move messages that consumers hold or that wait to
 // be dead-lettered; Swap detects them. It returns immediately if the queue has no ready message. report, if it is not nil, is called
 // several times a second. If the queue is recreated without a hold, Empty fails with ErrNotEmpty and moves no message. It also moves none
 // if the queue could lose messages during the move, because messages may have arrived after Check saw none.
@@ -39,6 +40,7 @@ func (r *Recreator) Empty(ctx context.Context, rec Recreation, report func(Progr
 		if err := r.checkMovable(ctx, rec.Queue.Name, now.Ready); err != nil {
 			return progress, err
 		}
+		before := progress.Moved
 		progress, err = r.move(ctx, move{
 			from: rec.Queue.Name, to: rec.Backlog(), exchange: rec.BacklogExchange(), ready: now.Ready, endBelow: 1, before: progress,
 			isPast: rec.isPast,
@@ -53,7 +55,7 @@ func (r *Recreator) Empty(ctx context.Context, rec Recreation, report func(Progr
 		if err != nil {
 			return progress, err
 		}
-		if err := r.Crash.Pass(StepMoved); err != nil {
+		if err := r.Crash.Pass(StepMoved); err != nil || progress.Moved-before >= maxMoved(now.Ready) {
 			return progress, err
 		}
 	}

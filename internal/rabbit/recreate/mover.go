@@ -33,7 +33,7 @@ type move struct {
 	from, to, exchange string
 	// ready is how many messages were ready at the beginning.
 	ready int
-	// endBelow ends the move as soon as fewer messages are ready; zero moves all.
+	// endBelow ends the move as soon as fewer messages are ready, or after maxMoved messages; zero moves all.
 	endBelow int
 	// maxDepth returns how many ready messages the destination may have, zero for any number, or why it may get none. It is called each
 	// second, because policies change. If maxDepth is nil, the destination may have any number.
@@ -45,8 +45,8 @@ type move struct {
 	movesBack, restores bool
 }
 
-// maxMoved returns the maximum number of messages that a move takes from the hold. If publishers fill the hold faster than Warren moves
-// messages, it never becomes nearly empty.
+// maxMoved returns the number of messages after which a move ends although more are ready. If publishers fill the queue or the hold faster
+// than Warren moves messages, it never becomes empty.
 func maxMoved(ready int) int { return 2*ready + 5000 }
 
 // maxFailures is the number of messages that cannot be moved after which a move back ends.
@@ -62,10 +62,6 @@ func (r *Recreator) move(ctx context.Context, m move, report func(Progress)) (Pr
 		if err := limit.read(ctx, m.maxDepth); err != nil {
 			return m.before, err
 		}
-	}
-	total := math.MaxInt
-	if m.movesBack && m.endBelow > 0 { // the end of a move returns messages, which the queue itself may count as deliveries
-		total = maxMoved(m.ready)
 	}
 	failures := 1
 	if m.movesBack {
@@ -83,7 +79,7 @@ func (r *Recreator) move(ctx context.Context, m move, report func(Progress)) (Pr
 		Log: r.Log, Queue: m.from, Destination: m.to, Exchange: m.exchange, Filter: copier, Copier: copier,
 		Settings: limit.settings,
 		Drop:     safedelete.IsSentinel,
-		Total:    total, EndBelow: m.endBelow, MaxFailures: failures, Apart: m.isPast,
+		Total:    math.MaxInt, EndBelow: m.endBelow, EndAfter: maxMoved(m.ready), MaxFailures: failures, Apart: m.isPast,
 		Report: func(now mover.Progress) {
 			latest = m.progressOf(now)
 			switch now.State {

@@ -119,7 +119,7 @@ func (c *movingChanger) Move(_ context.Context, _ string, config mover.Config) (
 	return mover.Progress{}, nil
 }
 
-// Publishers may fill a queue faster than Warren empties it. Then the bindings must move back even so.
+// Publishers may fill a queue or the hold faster than Warren moves messages. Then the recreation must go on even so.
 func TestAMoveOutOfAQueueThatFillsUpEnds(t *testing.T) {
 	for name, test := range map[string]struct {
 		move move
@@ -127,7 +127,7 @@ func TestAMoveOutOfAQueueThatFillsUpEnds(t *testing.T) {
 	}{
 		"until the hold is nearly empty": {move{ready: 100, endBelow: nearlyEmpty, movesBack: true}, 5200},
 		"until the backlog is empty":     {move{ready: 100, movesBack: true, restores: true}, math.MaxInt},
-		"until the main queue is empty":  {move{ready: 100, endBelow: 1}, math.MaxInt},
+		"until the main queue is empty":  {move{ready: 100, endBelow: 1}, 5200},
 	} {
 		t.Run(name, func(t *testing.T) {
 			changer := &movingChanger{}
@@ -135,9 +135,39 @@ func TestAMoveOutOfAQueueThatFillsUpEnds(t *testing.T) {
 			if _, err := recreator.move(t.Context(), test.move, nil); err != nil {
 				t.Fatal(err)
 			}
-			if changer.config.Total != test.want {
-				t.Errorf("moves at most %d messages, want %d", changer.config.Total, test.want)
+			moves := changer.config.Total
+			if changer.config.EndBelow > 0 {
+				moves = changer.config.EndAfter
+			}
+			if moves != test.want {
+				t.Errorf("moves at most %d messages, want %d", moves, test.want)
 			}
 		})
+	}
+}
+
+// fillingChanger is a broker whose queue gets three messages by name for each message that is moved.
+type fillingChanger struct {
+	Changer
+
+	ready, moves int
+}
+
+func (c *fillingChanger) DeclaredQueue(context.Context, string, string) (amqp.Queue, bool, error) {
+	return amqp.Queue{Messages: c.ready}, true, nil
+}
+
+func (c *fillingChanger) Move(_ context.Context, _ string, config mover.Config) (mover.Progress, error) {
+	c.moves++
+	c.ready += 2 * config.EndAfter
+	return mover.Progress{Moved: config.EndAfter}, nil
+}
+
+// Swap counts the messages that Empty leaves, because they came past the bindings.
+func TestEmptyEndsAlthoughMessagesComeByName(t *testing.T) {
+	changer := &fillingChanger{ready: 100}
+	progress, err := New(Settings{}, nil, changer, nil, busyAPI{}).Empty(t.Context(), of("orders"), nil)
+	if err != nil || progress.Moved != 5200 || changer.moves != 1 {
+		t.Errorf("moved %d messages in %d moves: %v", progress.Moved, changer.moves, err)
 	}
 }
