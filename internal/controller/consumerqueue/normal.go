@@ -20,7 +20,7 @@ func (s *scope) reconcileNormal(ctx context.Context) (reconciled, error) {
 	if s.cq.Spec.Suspend && !s.isSwapping() {
 		s.cancelPruning()
 		s.setObservedGeneration()
-		writer.SetSuspended("spec.suspend is set: the broker is neither read nor written for this resource")
+		writer.SetSuspended("spec.suspend is set: the broker is neither read nor written for this resource" + s.whatContinues())
 		return reconciled{}, nil
 	}
 	bc, err := brokers.ConnectionOf(ctx, s.client, s.cq)
@@ -112,6 +112,15 @@ func (s *scope) requeue(interval time.Duration) reconciled {
 // isSwapping reports whether a fence of a recreation may stand. Until the fence is gone, spec.suspend has no effect.
 func (s *scope) isSwapping() bool {
 	return s.status.Recreation != nil && s.status.Recreation.Phase == v1alpha1.RecreationSwapping
+}
+
+// whatContinues describes the work of a recreation that runs although the resource is suspended; empty if none does.
+func (s *scope) whatContinues() string {
+	recreation := s.status.Recreation
+	if !recreation.IsUnderWay() || !s.recreations.get(s.key(), *recreation).isRunning() {
+		return ""
+	}
+	return fmt.Sprintf(" once the phase %s of its recreation has ended", recreation.Phase)
 }
 
 // refreshPending reports whether the resource must wait for a refresh. A new value of the annotation requested-at requires a refresh. A new

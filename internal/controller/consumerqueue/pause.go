@@ -3,11 +3,13 @@ package consumerqueue
 import (
 	"context"
 	"fmt"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/util/retry"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -42,10 +44,14 @@ func (v *vhostScope) pauseConsumers(next plan.Recreation, moment plan.Moment, in
 	ends, isPaused := plan.PauseEnds(&moment.Status)
 	switch {
 	case isPaused && (isObstructed || !moment.Now.Before(ends)):
-		v.giveUpPause(moment, verdict.Message)
+		why := "its consumers paused, but the recreation could not begin, because "
+		if waits {
+			why = "its consumers did not all stop: "
+		}
+		v.giveUpPause(moment, why+verdict.Message)
 		return verdict
 	case isPaused && waits:
-		verdict.Message += fmt.Sprintf("; Warren has asked them to pause, and waits until %s", ends.UTC().Format(time.RFC3339))
+		verdict.Message += fmt.Sprintf("; Warren asks them to pause, and waits until %s", ends.UTC().Format(time.RFC3339))
 		return verdict
 	case isPaused, !waits, v.contractConfigMap() == "", !next.MayPauseConsumers(moment):
 		return verdict
@@ -70,11 +76,11 @@ func (v *vhostScope) pauseConsumers(next plan.Recreation, moment plan.Moment, in
 	return verdict
 }
 
-// giveUpPause ends a recreation that could not begin although its consumers paused. The recreation has not written to the broker.
+// giveUpPause ends a recreation that could not begin although Warren asked its consumers to pause. It has not written to the broker.
 func (v *vhostScope) giveUpPause(moment plan.Moment, why string) {
 	status := moment.Status
 	status.BackOutReason = v1alpha1.BackOutPauseEnded
-	status.BackOutMessage = conditions.TruncateEncoded("its consumers paused, but the recreation could not begin, because "+why, maxValue)
+	status.BackOutMessage = conditions.TruncateEncoded(why, maxValue)
 	finished := plan.Finished(status, metav1.NewTime(moment.Now).Rfc3339Copy())
 	v.status.Recreation = &finished
 	v.recreations.release(v.key())
@@ -103,6 +109,7 @@ func (s *scope) syncPause(ctx context.Context) (again time.Duration, err error) 
 		err := s.writePause(ctx, &consumercontract.Pause{ID: recreation.ID, Until: recreation.Pause.Until.UTC()})
 		if needsUserAction(err) {
 			log.FromContext(ctx).Info("The contract cannot ask the consumers to pause", "reason", conditions.ErrorSummary(err))
+			s.reportUnwrittenPause(err)
 			err = nil
 		}
 		return ends.Sub(now), err
@@ -118,6 +125,16 @@ func (s *scope) syncPause(ctx context.Context) (again time.Duration, err error) 
 		s.status.Recreation = nil
 	}
 	return 0, nil
+}
+
+// reportUnwrittenPause adds to the condition why the consumers are not asked to pause, unless an earlier reconciliation has added it.
+func (s *scope) reportUnwrittenPause(err error) {
+	why := "; Warren cannot " + conditions.ErrorSummary(err)
+	required := meta.FindStatusCondition(s.status.Conditions, v1alpha1.ConditionRecreationRequired)
+	if required == nil || strings.HasSuffix(required.Message, why) {
+		return
+	}
+	conditions.For(&s.status.Conditions, s.cq.Generation).Set(required.Type, conditions.True(required.Reason, required.Message+why))
 }
 
 // writePause writes a pause into the contract's ConfigMap, or removes it if pause is nil. It changes nothing else in the ConfigMap, because

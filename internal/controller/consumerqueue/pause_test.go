@@ -7,6 +7,8 @@ import (
 	"testing"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -229,7 +231,7 @@ func TestAPauseWithoutARecreation(t *testing.T) {
 	w.once()
 	last := w.get().Status.Recreation.LastResult
 	topologytest.Equal(t, "reason", v1alpha1.BackOutPauseEnded, last.Reason)
-	topologytest.Equal(t, "message", `its consumers paused, but the recreation could not begin, because Warren recreates queue "orders" after its 2 consumers have stopped`, last.Message)
+	topologytest.Equal(t, "message", `its consumers did not all stop: Warren recreates queue "orders" after its 2 consumers have stopped`, last.Message)
 	age := func(ago time.Duration) {
 		cq := w.get()
 		cq.Status.Recreation.LastResult.Time = metav1.NewTime(time.Now().Add(-ago).Truncate(time.Second))
@@ -245,6 +247,38 @@ func TestAPauseWithoutARecreation(t *testing.T) {
 	w.restart()
 	next := w.pause()
 	topologytest.Equal(t, "the next pause has another id", true, next != id)
+}
+
+func TestAPauseOfAllConsumersWithoutARecreation(t *testing.T) {
+	t.Parallel()
+	w := newPausableWorld(t)
+	w.pause()
+	w.engine.set(func(m *memoryRecreator) { m.seen.Ready = 200_000 })
+	w.stopConsumers()
+	w.settle()
+	topologytest.Equal(t, "message", `its consumers paused, but the recreation could not begin, because queue "orders" is recreated when at most 100000 `+
+		`messages are ready (recreation.maxReadyMessages); 200000 are`, w.get().Status.Recreation.LastResult.Message)
+}
+
+// The condition must not say that consumers pause if the API server refuses to write the ConfigMap.
+func TestAPauseThatCannotBeWritten(t *testing.T) {
+	t.Parallel()
+	w := newPausableWorld(t)
+	forbidden := apierrors.NewForbidden(corev1.Resource("configmaps"), "orders-contract", errors.New("no right"))
+	w.reconciler.client = interceptor.NewClient(w.api, interceptor.Funcs{
+		Patch: func(context.Context, client.WithWatch, client.Object, client.Patch, ...client.PatchOption) error {
+			return forbidden
+		},
+	})
+	w.settle()
+	const want = `; Warren cannot write the pause into ConfigMap "orders-contract" of spec.contract: configmaps "orders-contract" is forbidden: no right`
+	for range 2 {
+		w.once()
+		got := w.messageOf(v1alpha1.ConditionRecreationRequired)
+		if !strings.HasSuffix(got, want) || strings.Count(got, want) > 1 {
+			t.Errorf("the message is %q", got)
+		}
+	}
 }
 
 // A recreation that goes back gives the messages to the old queue, so its consumers must come back as well.

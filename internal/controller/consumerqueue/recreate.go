@@ -249,22 +249,28 @@ func backOutReason(
 		return v1alpha1.BackOutAborted, "the annotation " + v1alpha1.AbortRecreationAnnotation + " has the id of this recreation"
 	case !recreates(cq):
 		return v1alpha1.BackOutAborted, "recreatePolicy is Manual, or driftPolicy is Report"
-	case isEditedBack(desired, connection, status):
-		return v1alpha1.BackOutAborted, fmt.Sprintf("the spec asks for the old arguments of queue %q again", status.Queue)
+	}
+	if message := whyEditedBack(desired, connection, status); message != "" {
+		return v1alpha1.BackOutAborted, message
 	}
 	return "", ""
 }
 
-// isEditedBack reports whether the spec asks for the old queue.
-func isEditedBack(desired topology.Topology, connection *brokers.Broker, status v1alpha1.RecreationStatus) bool {
+// whyEditedBack returns why the spec no longer asks for the new queue; empty if it does.
+func whyEditedBack(desired topology.Topology, connection *brokers.Broker, status v1alpha1.RecreationStatus) string {
 	at := slices.IndexFunc(desired.Queues, func(queue topology.Queue) bool { return queue.Name == status.Queue })
-	if at < 0 {
-		return len(desired.Queues) > 0 // otherwise the spec cannot be read
+	switch {
+	case len(desired.Queues) == 0: // the spec cannot be read
+		return ""
+	case at < 0:
+		return fmt.Sprintf("queue %q is no longer in the spec", status.Queue)
 	}
 	observed, _ := connection.Observe(vhost.Selection{Queues: []string{status.Queue}})
 	found, exists := observed.Queues[status.Queue]
-	return exists && found.Arguments.Equal(desired.Queues[at].Arguments) &&
-		desired.Queues[at].Arguments.JSON() != status.NewArguments
+	if exists && found.Arguments.Equal(desired.Queues[at].Arguments) && desired.Queues[at].Arguments.JSON() != status.NewArguments {
+		return fmt.Sprintf("the spec asks for the old arguments of queue %q again", status.Queue)
+	}
+	return ""
 }
 
 // advance decides how a recreation continues when the work of its phase has ended.
@@ -287,8 +293,12 @@ func (v *vhostScope) advance(ctx context.Context, status v1alpha1.RecreationStat
 	}
 	next = v.backedOut(next)
 	if status.Phase == v1alpha1.RecreationSwapping && next.Phase == v1alpha1.RecreationGivingBack && next.BackOutReason == "" {
+		how := "was deleted while it was empty"
+		if !status.DeleteSent {
+			how = "no longer existed"
+		}
 		v.addEvent(corev1.EventTypeNormal, eventQueueSwapped, "Recreate", fmt.Sprintf(
-			"queue %q was deleted while it was empty, and declared with %s", next.Queue, next.NewArguments))
+			"queue %q %s, and was declared with %s", next.Queue, how, next.NewArguments))
 	}
 	failed := result.err != nil && next.Phase == status.Phase
 	if failed {

@@ -15,6 +15,7 @@ import (
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/util/retry"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -718,6 +719,49 @@ func TestASuspendedRecreation(t *testing.T) {
 			topologytest.Equal(t, "Ready", "True InSync", w.conditionOf(v1alpha1.ConditionReady))
 		})
 	}
+}
+
+// The phase that runs when spec.suspend is set still writes to the broker.
+func TestTheMessageOfASuspendedRecreation(t *testing.T) {
+	t.Parallel()
+	const suspended = "spec.suspend is set: the broker is neither read nor written for this resource"
+	w := newRecreationWorld(t, whenEmpty)
+	release := make(chan struct{})
+	w.engine.during[v1alpha1.RecreationEmptying] = func(context.Context) error { <-release; return nil }
+	w.wantTTL(whenEmpty)
+	w.reach(v1alpha1.RecreationEmptying)
+	cq := w.get()
+	cq.Spec.Suspend = true
+	w.edit(cq.Spec)
+	w.once()
+	topologytest.Equal(t, "while a phase runs", suspended+" once the phase Emptying of its recreation has ended",
+		w.messageOf(v1alpha1.ConditionSuspended))
+	close(release)
+	w.settle()
+	topologytest.Equal(t, "after the phase", suspended, w.messageOf(v1alpha1.ConditionSuspended))
+}
+
+// messageOf returns the message of a condition.
+func (w *recreationWorld) messageOf(name string) string {
+	w.t.Helper()
+	found := meta.FindStatusCondition(w.get().Status.Conditions, name)
+	if found == nil {
+		w.t.Fatalf("there is no condition %s", name)
+	}
+	return found.Message
+}
+
+func TestARecreationOfATierThatLeavesTheSpecGoesBack(t *testing.T) {
+	t.Parallel()
+	const spec = `{recreatePolicy: WhenEmpty, retry: {delayTiers: [{delay: %s, queueName: tier}]}, deadLetter: {policy: Disabled}}`
+	w := newRecreationWorld(t, fmt.Sprintf(spec, "30s"))
+	w.engine.during[v1alpha1.RecreationDiverting] = func(context.Context) error {
+		w.edit(topologytest.ConsumerQueue(w.t, `{recreatePolicy: WhenEmpty, retry: {policy: None}, deadLetter: {policy: Disabled}}`).Spec)
+		return nil
+	}
+	w.edit(topologytest.ConsumerQueue(t, fmt.Sprintf(spec, "1m")).Spec)
+	w.settle()
+	topologytest.Equal(t, "message", `queue "tier" is no longer in the spec`, w.get().Status.Recreation.LastResult.Message)
 }
 
 // A ConsumerQueue that is deleted meanwhile leaves no hold queue.

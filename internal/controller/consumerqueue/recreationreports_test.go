@@ -84,6 +84,28 @@ func TestEventsOfRecreationsThatFail(t *testing.T) {
 	}
 }
 
+func TestTheEventOfASwap(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		gone bool
+		want string
+	}{
+		"the queue was deleted":         {want: `queue "orders" was deleted while it was empty, and was declared with`},
+		"another client had deleted it": {gone: true, want: `queue "orders" no longer existed, and was declared with`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newRecreationWorld(t, whenEmpty, func(w *recreationWorld) { w.engine.gone = test.gone })
+			w.wantTTL(whenEmpty)
+			w.settle()
+			events := w.eventsWith(eventQueueSwapped)
+			if len(events) != 1 || !strings.HasPrefix(events[0].note, test.want) {
+				t.Errorf("the Events are %q, want %q", events, test.want)
+			}
+		})
+	}
+}
+
 // The Event is the last place that names the queues in which messages may be.
 func TestADeletionThatGivesUpARecreationNamesItsQueues(t *testing.T) {
 	t.Parallel()
@@ -101,7 +123,8 @@ func TestADeletionThatGivesUpARecreationNamesItsQueues(t *testing.T) {
 			note += event.note
 		}
 	}
-	want := fmt.Sprintf(`queues %q and %q hold messages of queue "orders"`, under.Backlog, under.Hold)
+	want := fmt.Sprintf(`queues %[1]q and %[2]q hold messages of queue "orders", whose recreation has not ended, and the bindings of `+
+		`queue "orders" lead to queue %[2]q`, under.Backlog, under.Hold)
 	if under.Hold == "" || !strings.Contains(note, want) {
 		t.Errorf("the Event does not say %q:\n%s", want, note)
 	}

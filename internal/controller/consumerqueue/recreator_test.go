@@ -35,6 +35,8 @@ type memoryRecreator struct {
 	inspecting        func() // called by Inspect, if it is set
 	// during is called in the work of a phase, before it has an effect.
 	during map[v1alpha1.RecreationPhase]func(context.Context) error
+	// gone: another client has deleted the queue before the swap.
+	gone bool
 	// swapped is what Swap reports if its part of during fails.
 	swapped recreate.Swapped
 	past    int
@@ -159,17 +161,19 @@ func (m *memoryRecreator) Swap(
 	if err := m.call(ctx, v1alpha1.RecreationSwapping, r); err != nil {
 		return m.swapped, err
 	}
-	if err := recordDelete(ctx); err != nil {
-		return recreate.Swapped{}, err
-	}
-	if now := m.stored().Status.Recreation; now == nil || !now.DeleteSent {
-		return recreate.Swapped{}, errors.New("the delete would be sent before the status says so")
+	if !m.gone {
+		if err := recordDelete(ctx); err != nil {
+			return recreate.Swapped{}, err
+		}
+		if now := m.stored().Status.Recreation; now == nil || !now.DeleteSent {
+			return recreate.Swapped{}, errors.New("the delete would be sent before the status says so")
+		}
 	}
 	m.broker.Change(func(s *snapshot.Snapshot) {
 		s.DropQueue(r.Queue.Name)
 		s.PutQueue(r.Queue.Name, vhost.Queue{Durable: true, Arguments: r.Queue.Arguments})
 	})
-	return recreate.Swapped{DeleteSent: true}, nil
+	return recreate.Swapped{DeleteSent: !m.gone}, nil
 }
 
 func (m *memoryRecreator) GiveBack(ctx context.Context, r recreate.Recreation, _ func(recreate.Progress)) (recreate.Progress, error) {

@@ -132,17 +132,24 @@ func (r *Recreator) tryArguments(ctx context.Context, rec Recreation) error {
 	return reasoned(r.changer.Remove(ctx, r.Cluster, change.Removal{Queues: []string{probe.Name}}))
 }
 
-// declareHoldAndBacklog declares the hold, the backlog, and the exchange that leads to the backlog. It keeps an existing hold, because
-// another version of Warren may have declared it with other arguments.
+// declareHoldAndBacklog declares the hold, the backlog, and the exchange that leads to the backlog. It keeps an existing hold or
+// backlog, because another version of Warren may have declared it with other arguments.
 func (r *Recreator) declareHoldAndBacklog(ctx context.Context, rec Recreation) error {
 	arguments := vhost.Arguments{vhost.ArgQueueType: vhost.TypeQuorum}
 	if r.isAtLeast(vhost.RabbitMQ40) { // earlier versions have no limit by default
 		arguments[vhost.ArgDeliveryLimit] = int64(-1)
 	}
-	queues := []topology.Queue{{Name: rec.Backlog(), Arguments: arguments}}
+	backlog, err := r.count(ctx, rec.Backlog())
+	if err != nil {
+		return err
+	}
 	hold, err := r.count(ctx, rec.Hold())
 	if err != nil {
 		return err
+	}
+	var queues []topology.Queue
+	if !backlog.Exists {
+		queues = append(queues, topology.Queue{Name: rec.Backlog(), Arguments: arguments})
 	}
 	if !hold.Exists {
 		policies, err := r.api.Policies(ctx)

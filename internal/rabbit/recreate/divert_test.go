@@ -12,10 +12,11 @@ import (
 	"github.com/warren-mq/warren/internal/vhost"
 )
 
-// declaringChanger records the queues that are declared, at a broker that has none.
+// declaringChanger records the queues that are declared, at a broker that has all queues or none.
 type declaringChanger struct {
 	Changer
 
+	exist     bool
 	arguments map[string]vhost.Arguments // by queue
 }
 
@@ -28,8 +29,18 @@ func (c *declaringChanger) Declare(_ context.Context, _ string, wanted topology.
 
 func (*declaringChanger) Remove(context.Context, string, change.Removal) error { return nil }
 
-func (*declaringChanger) DeclaredQueue(context.Context, string, string) (amqp.Queue, bool, error) {
-	return amqp.Queue{}, false, nil
+func (c *declaringChanger) DeclaredQueue(context.Context, string, string) (amqp.Queue, bool, error) {
+	return amqp.Queue{}, c.exist, nil
+}
+
+// Another version of Warren may have declared them with other arguments, which RabbitMQ refuses to change.
+func TestAHoldAndABacklogThatExistAreNotDeclared(t *testing.T) {
+	t.Parallel()
+	changer := &declaringChanger{exist: true, arguments: map[string]vhost.Arguments{}}
+	err := New(Settings{}, versioned{version: "4.3.6"}, changer, nil, busyAPI{}).declareHoldAndBacklog(t.Context(), of("orders"))
+	if err != nil || len(changer.arguments) > 0 {
+		t.Errorf("declares %v: %v", changer.arguments, err)
+	}
 }
 
 // A message that cannot be moved is returned each time. With the default limit of RabbitMQ 4.0, the hold would drop it after 20 deliveries.
