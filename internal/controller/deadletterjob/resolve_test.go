@@ -10,8 +10,7 @@ import (
 	"github.com/warren-mq/warren/internal/topology/topologytest"
 )
 
-// A job counted the messages of the ConsumerQueue with which it began. The dead-letter queue of another ConsumerQueue of that name has other
-// messages.
+// A job counted the messages of the ConsumerQueue with which it began. Another ConsumerQueue of that name has other dead letters.
 func TestAConsumerQueueThatIsCreatedAgain(t *testing.T) {
 	t.Parallel()
 	const (

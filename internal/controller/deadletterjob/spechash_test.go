@@ -13,9 +13,9 @@ import (
 // The hashes are those of this version. Do not change them: a later version must compute the same hashes for the same specs.
 func TestTheHashOfASpecDoesNotChange(t *testing.T) {
 	t.Parallel()
-	const consequence = "After an upgrade, no finished job of this form would be recognized: a GitOps tool creates an expired job again, and " +
-		"the job would take messages once more. Let specHash leave out a new field that has its default, and keep the names and the order " +
-		"of the others"
+	const consequence = "After an upgrade, no finished job of this form would be recognized: a GitOps tool creates an expired job " +
+		"again, and the job would take messages once more. Let specHash leave out a new field that has its default, and keep the names " +
+		"and the order of the others"
 	const selector = `{ids: [k3v5qz7m2w4x6y2a], reasons: [Rejected, Expired], headers: [{name: tenant, operator: In, values: [acme]}],
 		diedAfter: "2026-01-01T00:00:00Z", diedBefore: "2026-02-01T00:00:00Z", expression: redrives == 0, unknownOrigin: true}`
 	for name, test := range map[string]struct {
