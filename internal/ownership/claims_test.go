@@ -3,8 +3,10 @@ package ownership
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 
+	"k8s.io/apimachinery/pkg/util/intstr"
 	"pgregory.net/rapid"
 
 	"github.com/warren-mq/warren/api/v1alpha1"
@@ -54,6 +56,25 @@ func TestWhoeverIsInConflictIsARival(t *testing.T) {
 			rt.Errorf("no rivals, but %+v", found)
 		}
 	})
+}
+
+// The index claims nothing for a spec whose arguments, multiplied by the routing keys, take 80 MiB. The API server accepts this spec.
+func TestMultipliedArgumentsClaimNothing(t *testing.T) {
+	t.Parallel()
+	cq := controllertest.ConsumerQueue(t, "{}")
+	for range 34 {
+		source := v1alpha1.SourceBinding{Exchange: v1alpha1.SourceExchange{Name: "events"}, Arguments: v1alpha1.Arguments{}}
+		for i := range 32 {
+			source.Arguments[fmt.Sprint(len(cq.Spec.Bindings), "-", i)] = intstr.FromString(strings.Repeat("x", 1024))
+		}
+		for i := range 64 {
+			source.RoutingKeys = append(source.RoutingKeys, v1alpha1.RoutingKey(fmt.Sprint(i)))
+		}
+		cq.Spec.Bindings = append(cq.Spec.Bindings, source)
+	}
+	claims, wants := claimsOf(cq)
+	topologytest.Equal(t, "claims", 0, len(claims))
+	topologytest.Equal(t, "wants", 0, len(wants))
 }
 
 // anySpec draws from few names and settings, so that specs overlap.

@@ -165,10 +165,10 @@ func addSources(desired *Topology, spec resolved) {
 		if len(keys) == 0 {
 			keys = []v1alpha1.RoutingKey{""}
 		}
+		arguments := specArguments(source.Arguments)
 		for _, key := range keys {
 			desired.bind(Binding{
-				Source: name, Destination: spec.main, RoutingKey: string(key),
-				Arguments: specArguments(source.Arguments), Role: v1alpha1.RoleSource,
+				Source: name, Destination: spec.main, RoutingKey: string(key), Arguments: arguments, Role: v1alpha1.RoleSource,
 			})
 		}
 	}

@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"github.com/warren-mq/warren/api/v1alpha1"
+	"github.com/warren-mq/warren/internal/text"
 	"github.com/warren-mq/warren/internal/topology"
 	"github.com/warren-mq/warren/internal/vhost"
 )
@@ -86,11 +87,14 @@ func (c *Comparison) addBinding(desired topology.Binding, isBound func(vhost.ID)
 	c.Entries = append(c.Entries, Entry{TopologyEntry: entry, Hash: desired.Hash(), Binding: &desired})
 }
 
+// maxShownArguments limits the arguments of a binding in a message, in bytes. A spec can have thousands of bindings with long arguments.
+const maxShownArguments = 256
+
 func withArguments(arguments vhost.Arguments) string {
 	if len(arguments) == 0 {
 		return ""
 	}
-	return " and arguments " + arguments.JSON()
+	return " and arguments " + text.Truncate(arguments.JSON(), maxShownArguments)
 }
 
 // fewBindings is the maximum number of desired bindings for which Diff searches each one. A queue that thousands of ConsumerQueues share

@@ -3,6 +3,7 @@ package plan_test
 import (
 	"math"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp/cmpopts"
@@ -23,6 +24,19 @@ bindings:
 retry: {exchange: {name: again}, delayTiers: [{delay: 30s}]}
 deadLetter: {queue: {maxLength: 9}}
 `
+
+// A spec can have thousands of bindings with long arguments, and each missing one has a message.
+func TestMessagesShortenLongArguments(t *testing.T) {
+	t.Parallel()
+	note := strings.Repeat("x", 1000)
+	topo := topologytest.Desired(t, topologytest.Alone+"bindings: [{exchange: {name: e}, arguments: {note: "+note+"}}]", topologytest.V43)
+	observed := topologytest.Observe(t, topo)
+	delete(observed.BindingsTo, "orders")
+	topologytest.Equal(t, "changes", []v1alpha1.Change{{
+		Kind: v1alpha1.KindBinding, Source: "e", Destination: "orders", Arguments: `{"note":"` + note + `"}`, Effect: v1alpha1.EffectBind,
+		Message: `queue "orders" is not bound to exchange "e" with routing key "" and arguments {"note":"` + note[:244] + "…",
+	}}, plan.Diff(topo, observed, plan.Input{}).Changes)
+}
 
 func TestDiffFindsNothingInWhatWasDeclared(t *testing.T) {
 	t.Parallel()
