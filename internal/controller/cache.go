@@ -10,6 +10,7 @@ import (
 
 	"github.com/warren-mq/warren/api/v1alpha1"
 	"github.com/warren-mq/warren/internal/ownership"
+	"github.com/warren-mq/warren/internal/text"
 )
 
 // CacheOptions returns options to watch and cache the namespaces of a comma-separated list; all namespaces if it is empty.
@@ -39,8 +40,25 @@ func parseNamespaces(list string) (map[string]cache.Config, error) {
 	return namespaces, nil
 }
 
+// readAnnotations are the annotations that the code reads from cached objects. slim handles the annotation of intents before.
+var readAnnotations = []string{
+	v1alpha1.RequestedAtAnnotation, v1alpha1.CompletedAtAnnotation,
+	v1alpha1.ApproveRecreationAnnotation, v1alpha1.AbortRecreationAnnotation,
+}
+
+const (
+	// maxAnnotation limits the value of a cached annotation, in bytes. trigger.RequestedAt shortens values to this size, and the valid
+	// values of the others are shorter.
+	maxAnnotation = 1024
+	// maxLabels limits the labels of a cached object together, in bytes. The dead-letter API shows no larger labels.
+	maxLabels = 2 << 10
+)
+
 // slim removes the fields of cached objects that no code reads. It moves the intents of a ConsumerQueue from the annotation into the
 // status. It keeps only the identity of a Secret, because the annotation of kubectl apply contains passwords.
+//
+// Users choose the number and size of annotations and labels. An object can have 256 KiB of annotations, and more than 1 MiB of labels.
+// Warren writes metadata by merge patches only, so the API server keeps what the cache lacks.
 func slim(object any) (any, error) {
 	if metadata, ok := object.(*metav1.PartialObjectMetadata); ok {
 		metadata.ObjectMeta = metav1.ObjectMeta{
@@ -52,5 +70,38 @@ func slim(object any) (any, error) {
 		ownership.RestoreIntents(cq) // needs the managed fields
 		compact(cq)
 	}
-	return cache.TransformStripManagedFields()(object)
+	if named, ok := object.(metav1.Object); ok {
+		named.SetManagedFields(nil)
+		named.SetAnnotations(slimAnnotations(named.GetAnnotations()))
+		named.SetLabels(slimLabels(named.GetLabels()))
+	}
+	return object, nil
+}
+
+func slimAnnotations(given map[string]string) map[string]string {
+	var kept map[string]string
+	for _, name := range readAnnotations {
+		if value, found := given[name]; found {
+			if kept == nil {
+				kept = map[string]string{}
+			}
+			kept[name] = text.Truncate(value, maxAnnotation)
+		}
+	}
+	return kept
+}
+
+// slimLabels returns the labels, or only the label of Velero if they are too large.
+func slimLabels(given map[string]string) map[string]string {
+	size := 0
+	for name, value := range given {
+		size += len(name) + len(value)
+	}
+	if size <= maxLabels {
+		return given
+	}
+	if value, found := given[v1alpha1.ExcludeFromBackupLabel]; found {
+		return map[string]string{v1alpha1.ExcludeFromBackupLabel: value}
+	}
+	return nil
 }

@@ -1,14 +1,19 @@
 package controller
 
 import (
+	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"testing"
 
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/warren-mq/warren/api/v1alpha1"
 	"github.com/warren-mq/warren/internal/controller/controllertest"
+	"github.com/warren-mq/warren/internal/controller/trigger"
 	"github.com/warren-mq/warren/internal/ownership"
 	"github.com/warren-mq/warren/internal/topology/topologytest"
 	"github.com/warren-mq/warren/internal/vhost"
@@ -79,6 +84,55 @@ func TestCacheKeepsOnlyTheNameOfASecret(t *testing.T) {
 		t.Fatal(err)
 	}
 	topologytest.Equal[any](t, "ConsumerQueue", whole, kept)
+}
+
+// Users choose the annotations and labels of their objects. The cache keeps few of them, so that they cannot fill the memory.
+func TestCacheLimitsMetadata(t *testing.T) {
+	t.Parallel()
+	options, err := CacheOptions("")
+	if err != nil {
+		t.Fatal(err)
+	}
+	read := map[string]string{
+		"messaging.warren.dev/requested-at": "now", "messaging.warren.dev/completed-at": "2026-01-01T00:00:00Z",
+		"messaging.warren.dev/approve-recreation": "sha256:1", "messaging.warren.dev/abort-recreation": "a1b2",
+	}
+	const backup = "velero.io/exclude-from-backup"
+	for name, test := range map[string]struct{ annotations, labels, wantAnnotations, wantLabels map[string]string }{
+		"annotations that Warren reads": {annotations: read, wantAnnotations: read},
+		"other annotations": {annotations: map[string]string{
+			"example.com/note": "x", "messaging.warren.dev/note": "x", corev1.LastAppliedConfigAnnotation: "{}",
+		}},
+		"a long value": {
+			annotations:     map[string]string{v1alpha1.RequestedAtAnnotation: strings.Repeat("x", 1025)},
+			wantAnnotations: map[string]string{v1alpha1.RequestedAtAnnotation: strings.Repeat("x", 1021) + "…"},
+		},
+		"labels of 2 KiB": {
+			labels:     map[string]string{"team": strings.Repeat("x", 2044)},
+			wantLabels: map[string]string{"team": strings.Repeat("x", 2044)},
+		},
+		"labels of more than 2 KiB": {labels: map[string]string{"team": strings.Repeat("x", 2045)}},
+		"labels of more than 2 KiB with the label of Velero": {
+			labels:     map[string]string{"team": strings.Repeat("x", 2045), backup: "false"},
+			wantLabels: map[string]string{backup: "false"},
+		},
+	} {
+		for _, object := range []client.Object{
+			&v1alpha1.ConsumerQueue{}, &v1alpha1.BrokerConnection{}, &v1alpha1.Redrive{}, &v1alpha1.Purge{},
+		} {
+			what := fmt.Sprintf("%s of a %T: ", name, object)
+			object.SetAnnotations(maps.Clone(test.annotations))
+			object.SetLabels(maps.Clone(test.labels))
+			requested := trigger.RequestedAt(object)
+			kept, err := options.DefaultTransform(object)
+			if err != nil {
+				t.Fatal(err)
+			}
+			topologytest.Equal(t, what+"annotations", test.wantAnnotations, kept.(client.Object).GetAnnotations())
+			topologytest.Equal(t, what+"labels", test.wantLabels, kept.(client.Object).GetLabels())
+			topologytest.Equal(t, what+"request", requested, trigger.RequestedAt(kept.(client.Object)))
+		}
+	}
 }
 
 // The cache merges the annotation of intents into the status. Whether the annotation counts follows from the managed fields,

@@ -4,23 +4,11 @@ import (
 	"slices"
 	"unique"
 
-	corev1 "k8s.io/api/core/v1"
-
 	"github.com/warren-mq/warren/api/v1alpha1"
 )
 
-// maxDroppedApplied is the maximum size of a last-applied annotation that the cache drops, in bytes. No code reads the annotation. The
-// cache keeps a larger one, because ownership.AnnotateIntents adds up the sizes of all annotations.
-const maxDroppedApplied = 8 << 10
-
 // compact reduces the memory of a cached ConsumerQueue. A decoder allocates a new string for each word, and slices with spare capacity.
 func compact(cq *v1alpha1.ConsumerQueue) {
-	if len(cq.Annotations[corev1.LastAppliedConfigAnnotation]) <= maxDroppedApplied {
-		delete(cq.Annotations, corev1.LastAppliedConfigAnnotation)
-	}
-	if len(cq.Annotations) == 0 {
-		cq.Annotations = nil // ownership.RestoreIntents may have emptied the map
-	}
 	intern(&cq.Kind, &cq.APIVersion, &cq.Namespace)
 	for i := range cq.Finalizers {
 		intern(&cq.Finalizers[i])

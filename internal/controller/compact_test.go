@@ -4,10 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"runtime"
-	"strings"
 	"testing"
-
-	corev1 "k8s.io/api/core/v1"
 
 	"github.com/warren-mq/warren/api/v1alpha1"
 	"github.com/warren-mq/warren/internal/controller/controllertest"
@@ -32,33 +29,18 @@ func decoded(t testing.TB, name string) *v1alpha1.ConsumerQueue {
 	return read
 }
 
-// Compacting changes nothing except the annotation of kubectl apply, which it drops.
+// Compacting changes no value.
 func TestCompact(t *testing.T) {
 	t.Parallel()
 	cq := decoded(t, "orders")
-	cq.Annotations = map[string]string{"team": "shop", corev1.LastAppliedConfigAnnotation: `{"kind": "ConsumerQueue"}`}
 	want := cq.DeepCopy()
-	delete(want.Annotations, corev1.LastAppliedConfigAnnotation)
 	compact(cq)
 	topologytest.Equal(t, "ConsumerQueue", want, cq)
 	topologytest.Equal(t, "entries without room for more", len(cq.Status.Topology), cap(cq.Status.Topology))
 
-	cq.Annotations = map[string]string{}
-	compact(cq)
-	topologytest.Equal(t, "no annotations", true, cq.Annotations == nil)
-
 	empty := &v1alpha1.ConsumerQueue{}
 	compact(empty)
 	topologytest.Equal(t, "an empty ConsumerQueue", &v1alpha1.ConsumerQueue{}, empty)
-}
-
-// A large annotation is kept, because its size counts when the annotation of intents is added.
-func TestCompactKeepsALargeAnnotation(t *testing.T) {
-	t.Parallel()
-	cq := decoded(t, "orders")
-	cq.Annotations = map[string]string{corev1.LastAppliedConfigAnnotation: strings.Repeat("x", maxDroppedApplied+1)}
-	compact(cq)
-	topologytest.Equal(t, "annotations", 1, len(cq.Annotations))
 }
 
 // BenchmarkCachedConsumerQueue measures the memory of a cached ConsumerQueue with six objects.

@@ -12,11 +12,8 @@ import (
 	"github.com/warren-mq/warren/internal/vhost"
 )
 
-// Limits of intents, and of all annotations of a resource together, in bytes. The API server accepts 256 KiB of annotations.
-const (
-	maxIntents     = 32 << 10
-	maxAnnotations = 240 << 10
-)
+// maxIntents limits the annotation, in bytes. The API server accepts 256 KiB of annotations.
+const maxIntents = 32 << 10
 
 // intents are the objects that Warren is about to declare for a new ConsumerQueue, and their location, as encoded in the annotation. Like
 // topology.Intended, they do not prove ownership, because objects at the broker may belong to other clients.
@@ -41,13 +38,6 @@ func AnnotateIntents(cq *v1alpha1.ConsumerQueue, here Location, entries []v1alph
 	}
 	text, err := json.Marshal(intents{UID: cq.UID, Cluster: here.Cluster, VHost: here.VHost, Objects: owned})
 	if err != nil || len(text) > maxIntents {
-		return false
-	}
-	others := 0
-	for key, value := range cq.Annotations {
-		others += len(key) + len(value)
-	}
-	if others+len(text) > maxAnnotations {
 		return false
 	}
 	metav1.SetMetaDataAnnotation(&cq.ObjectMeta, v1alpha1.IntentsAnnotation, string(text))

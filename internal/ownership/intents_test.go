@@ -131,7 +131,7 @@ func TestIntentsThatDoNotCount(t *testing.T) {
 	}
 }
 
-// If the annotation would be invalid or refused, the intents go into the status.
+// If the annotation would be invalid or too large, the intents go into the status.
 func TestIntentsThatAreNotAnnotated(t *testing.T) {
 	t.Parallel()
 	many := entries()
@@ -148,12 +148,6 @@ func TestIntentsThatAreNotAnnotated(t *testing.T) {
 		"the status was written": {change: func(cq *v1alpha1.ConsumerQueue) { cq.Status.QueueName = "orders" }, entries: entries(), here: shop},
 		"many objects":           {change: func(*v1alpha1.ConsumerQueue) {}, entries: many, here: shop},
 		"the cluster is unknown": {change: func(*v1alpha1.ConsumerQueue) {}, entries: entries()},
-		"large annotations exist": {
-			change: func(cq *v1alpha1.ConsumerQueue) {
-				cq.Annotations = map[string]string{"a": strings.Repeat("x", 250<<10)}
-			},
-			entries: entries(), here: shop,
-		},
 	} {
 		cq := newcomer(t)
 		test.change(cq)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
@@ -65,7 +66,8 @@ func (v *vhostScope) claim(ctx context.Context, comparison plan.Comparison, deci
 }
 
 // writeIntents gives a new resource its finalizer and its intents annotation in one patch. It returns false if the status must
-// record the intents: the resource is not new, or has too many objects.
+// record the intents: the resource is not new, has too many objects, or has other annotations that leave no room. The cache does not have
+// those annotations, so the API server decides.
 func (v *vhostScope) writeIntents(ctx context.Context, entries []v1alpha1.TopologyEntry) (written bool, err error) {
 	wanted := v.cq.DeepCopy()
 	if !controllerutil.AddFinalizer(wanted, v1alpha1.TopologyFinalizer) ||
@@ -81,7 +83,11 @@ func (v *vhostScope) writeIntents(ctx context.Context, entries []v1alpha1.Topolo
 	}
 	now := &v1alpha1.ConsumerQueue{}
 	now.Namespace, now.Name = v.cq.Namespace, v.cq.Name
-	if err := v.client.Patch(ctx, now, client.RawPatch(types.MergePatchType, patch), statuswriter.FieldOwner); err != nil {
+	err = v.client.Patch(ctx, now, client.RawPatch(types.MergePatchType, patch), statuswriter.FieldOwner)
+	if apierrors.IsInvalid(err) {
+		return false, nil
+	}
+	if err != nil {
 		return false, fmt.Errorf("write finalizer and intents: %w", asStaleCache(err))
 	}
 	v.statuses.Record(now)

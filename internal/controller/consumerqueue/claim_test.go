@@ -9,6 +9,8 @@ import (
 	"testing"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
@@ -120,6 +122,33 @@ func TestThreeWritesIfTheStatusRecordsTheIntents(t *testing.T) {
 			topologytest.Equal(t, "annotation", "", w.get().Annotations[v1alpha1.IntentsAnnotation])
 		})
 	}
+}
+
+// The API server limits all annotations of a resource together. The cache does not have the annotations of users, so Warren cannot know
+// whether the intents fit.
+func TestTheStatusRecordsIntentsThatTheAPIServerRefuses(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, controllertest.NewConsumerQueue(t, threeQueues))
+	w.api = interceptor.NewClient(w.api, interceptor.Funcs{
+		Patch: func(ctx context.Context, c client.WithWatch, object client.Object, patch client.Patch, options ...client.PatchOption) error {
+			data, err := patch.Data(object)
+			if err == nil && strings.Contains(string(data), v1alpha1.IntentsAnnotation) {
+				tooLong := field.TooLong(field.NewPath("metadata", "annotations"), "", 256<<10)
+				err = apierrors.NewInvalid(schema.GroupKind{Kind: "ConsumerQueue"}, object.GetName(), field.ErrorList{tooLong})
+			}
+			if err != nil {
+				return err
+			}
+			return c.Patch(ctx, object, patch, options...)
+		},
+	})
+	manager := w.startWriting("")
+	_, err := w.reconcile()
+	topologytest.Equal(t, "error", nil, err)
+	topologytest.Equal(t, "writes", []string{"metadata", "metadata", "status", "status"}, manager.written)
+	cq := w.get()
+	topologytest.Equal(t, "reason", v1alpha1.ReasonInSync, conditions.Ready(cq.Status.Conditions).Reason)
+	topologytest.Equal(t, "finalizer", true, controllerutil.ContainsFinalizer(cq, v1alpha1.TopologyFinalizer))
 }
 
 // killedManager returns a world whose manager was killed after it wrote its intents and declared all except the undeclared
