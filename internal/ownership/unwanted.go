@@ -4,6 +4,7 @@ import (
 	"maps"
 	"slices"
 	"sync"
+	"weak"
 
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -44,23 +45,45 @@ type unwantedKey struct {
 	namespace string
 }
 
-// keptAnswers limits the number of answers for one key, for different locations or versions. The broker of another tenant can show a new
-// location or version at each refresh.
-const keptAnswers = 4
+const (
+	// keptAnswers limits the number of answers for one key, for different locations or versions. The broker of another tenant can show a
+	// new location or version at each refresh.
+	keptAnswers = 4
+	// maxAnswer limits an answer, and maxAnswers all answers, in bytes. The memory limit of snapshots does not count them. An answer can
+	// hold 6,000 unwanted bindings with short names. They are many only if ConsumerQueues of several namespaces share a queue.
+	maxAnswer  = 1 << 20
+	maxAnswers = 16 * maxAnswer
+)
 
 // unwantedBindings caches answers for queues and exchanges that several ConsumerQueues share. The zero value is ready to use.
 type unwantedBindings struct {
-	mu      sync.Mutex
-	answers map[unwantedKey][]unwantedAnswer // the newest first
+	mu sync.Mutex
+	// answers has the newest answer of each key first.
+	answers map[unwantedKey][]unwantedAnswer
+	// size is the sum of the answers that were added since the map was made, in bytes. It includes replaced and forgotten answers.
+	size int
 }
 
 // unwantedAnswer has those bindings of a queue or exchange that no ConsumerQueue of a namespace at a location specifies.
 type unwantedAnswer struct {
 	here        Location
 	version     vhost.Version
-	withdrawals uint64          // Index.withdrawals at that time
-	bindings    []vhost.Binding // all checked bindings
-	unwanted    []vhost.ID
+	withdrawals uint64 // Index.withdrawals at that time
+	// first is the first of the checked bindings. Two observed slices that begin with the same element have a common prefix, because
+	// observed slices are only appended to or replaced. The pointer is weak, so that an answer does not keep an old snapshot in memory.
+	first    weak.Pointer[vhost.Binding]
+	checked  int // number of checked bindings
+	unwanted []vhost.ID
+}
+
+// bytes returns the approximate memory of an answer with its key.
+func (a unwantedAnswer) bytes() int {
+	const sizeOfAnswer, sizeOfID = 512, 96
+	size := sizeOfAnswer
+	for _, id := range a.unwanted {
+		size += sizeOfID + len(id.Source) + len(id.Destination) + len(id.RoutingKey) + len(id.Arguments)
+	}
+	return size
 }
 
 // forget removes the answers for objects that are no longer shared.
@@ -82,11 +105,17 @@ func (u *unwantedBindings) get(key unwantedKey, here Location, version vhost.Ver
 	return unwantedAnswer{here: here, version: version}
 }
 
+// put adds an answer unless it is too large. If all answers together become too large, it removes the others.
 func (u *unwantedBindings) put(key unwantedKey, answer unwantedAnswer) {
+	size := answer.bytes()
+	if size > maxAnswer {
+		return
+	}
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	if u.answers == nil {
-		u.answers = map[unwantedKey][]unwantedAnswer{}
+	u.size += size
+	if u.answers == nil || u.size > maxAnswers {
+		u.answers, u.size = map[unwantedKey][]unwantedAnswer{}, size
 	}
 	others := slices.DeleteFunc(u.answers[key], func(a unwantedAnswer) bool { return a.here == answer.here && a.version == answer.version })
 	u.answers[key] = append([]unwantedAnswer{answer}, others[:min(keptAnswers-1, len(others))]...)
@@ -101,18 +130,23 @@ func (v View) unwantedIn(id vhost.ID, bindings []vhost.Binding) []vhost.ID {
 	if len(bindings) == 0 || !x.isShared(id) {
 		return vhost.BindingIDs(bindings)
 	}
+	first := weak.Make(&bindings[0])
 	known := x.unwanted.get(key, v.here, v.version)
-	if known.withdrawals != x.withdrawals || !shareArray(known.bindings, bindings) {
-		known = unwantedAnswer{here: v.here, version: v.version, withdrawals: x.withdrawals}
+	if known.withdrawals != x.withdrawals || known.first != first {
+		known = unwantedAnswer{here: v.here, version: v.version, withdrawals: x.withdrawals, first: first}
 	}
-	unwanted := slices.Clone(known.unwanted)
-	if asked := len(known.bindings); asked < len(bindings) { // otherwise an earlier check covered more bindings
-		unwanted = append(unwanted, vhost.BindingIDs(bindings[asked:])...)
-		known.bindings = bindings
+	unwanted := slices.DeleteFunc(slices.Clone(known.unwanted), v.isWanted)
+	if known.checked >= len(bindings) && len(unwanted) == len(known.unwanted) {
+		return unwanted
 	}
-	known.unwanted = slices.DeleteFunc(unwanted, v.isWanted)
+	for _, binding := range bindings[min(known.checked, len(bindings)):] {
+		if id := binding.ID(); !v.isWanted(id) {
+			unwanted = append(unwanted, id)
+		}
+	}
+	known.checked, known.unwanted = max(known.checked, len(bindings)), unwanted
 	x.unwanted.put(key, known)
-	return slices.Clone(known.unwanted)
+	return slices.Clone(unwanted)
 }
 
 func (x *Index) isShared(id vhost.ID) bool { return len(x.wants[markOf(id)]) > 1 }
@@ -131,7 +165,3 @@ func (v View) isWanted(id vhost.ID) bool {
 	}
 	return false
 }
-
-// shareArray reports whether two slices begin at the same element of an array. Then one is a prefix of the other, because observed
-// slices are only appended to or replaced.
-func shareArray(a, b []vhost.Binding) bool { return len(a) > 0 && len(b) > 0 && &a[0] == &b[0] }

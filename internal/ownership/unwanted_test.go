@@ -3,7 +3,10 @@ package ownership
 import (
 	"cmp"
 	"fmt"
+	"runtime"
+	"strings"
 	"testing"
+	"weak"
 
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -126,6 +129,51 @@ func TestUnwantedOfACrowd(t *testing.T) {
 		return testing.AllocsPerRun(3, func() { topologytest.Equal(t, "unwanted", []string{"x"}, unwantedKeys(view, bindings, "k0")) })
 	}
 	topologytest.Equal(t, "allocations with 200", cost(20), cost(200))
+}
+
+// An answer does not keep an old snapshot in memory: the memory limit of snapshots no longer counts it.
+func TestUnwantedKeepsNoSnapshot(t *testing.T) {
+	t.Parallel()
+	own := sharing(t, "own", "a")
+	index := indexOf(own, sharing(t, "other", "b"))
+	bindings := bound("a", "b", "x")
+	snapshot := weak.Make(&bindings[0])
+	topologytest.Equal(t, "unwanted", []string{"x"}, unwantedKeys(index.View(own, here, topologytest.V43, leadsHere), bindings, "a"))
+	topologytest.Equal(t, "answers", 1, len(index.unwanted.answers))
+	runtime.GC()
+	topologytest.Equal(t, "the snapshot is in memory", false, snapshot.Value() != nil)
+	runtime.KeepAlive(index)
+}
+
+// Foreign bindings can have arguments of many MiB. Answers with them are not cached.
+func TestUnwantedOfLongArguments(t *testing.T) {
+	t.Parallel()
+	own := sharing(t, "own", "a")
+	index := indexOf(own, sharing(t, "other", "b"))
+	view, bindings := index.View(own, here, topologytest.V43, leadsHere), bound("a", "b", "x", "y")
+	for i := range bindings[2:] {
+		bindings[2+i].Arguments = vhost.Arguments{"note": strings.Repeat("x", maxAnswer/2)}
+	}
+	topologytest.Equal(t, "unwanted", []string{"x", "y"}, unwantedKeys(view, bindings, "a"))
+	topologytest.Equal(t, "unwanted again", []string{"x", "y"}, unwantedKeys(view, bindings, "a"))
+	topologytest.Equal(t, "answers", 0, len(index.unwanted.answers))
+}
+
+func TestUnwantedOfManyQueuesIsLimited(t *testing.T) {
+	t.Parallel()
+	cache := unwantedBindings{}
+	for i := range 100 {
+		key := unwantedKey{id: vhost.QueueID(fmt.Sprint(i)), namespace: "shop"}
+		cache.put(key, unwantedAnswer{unwanted: []vhost.ID{{Arguments: strings.Repeat("x", maxAnswer/2)}}})
+		topologytest.Equal(t, "the newest answer is cached", 1, len(cache.get(key, Location{}, vhost.Version{}).unwanted))
+		size := 0
+		for _, answers := range cache.answers {
+			size += answers[0].bytes()
+		}
+		if size > maxAnswers {
+			t.Fatalf("the answers take %d bytes, at most %d are allowed", size, maxAnswers)
+		}
+	}
 }
 
 // The broker of a tenant can show a new location and version at each refresh. Old answers are not kept.
