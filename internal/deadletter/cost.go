@@ -128,29 +128,34 @@ func isConstant(expression ast.Expr) bool {
 	return false
 }
 
-// charges adds the costs that CEL undercharges: operations on strings whose type is unknown at compile time, and comparisons of lists and
-// maps.
-type charges struct{}
+// charges adds the costs that CEL undercharges: operations on strings, whose type may be unknown at compile time, and comparisons of lists
+// and maps.
+type charges struct {
+	// patterns has the parts of each pattern that the expression matches.
+	patterns map[string]int
+}
 
 // zoneCost is the cost of a time zone's file, which takes up to 50 µs to read.
 const zoneCost = 500
 
 // CallCost implements interpreter.ActualCostEstimator.
-func (charges) CallCost(function, _ string, args []ref.Val, _ ref.Val) *uint64 {
+func (c charges) CallCost(function, _ string, args []ref.Val, _ ref.Val) *uint64 {
 	cost := uint64(1)
 	switch function {
 	case operators.Equals, operators.NotEquals, operators.Less, operators.LessEquals, operators.Greater, operators.GreaterEquals:
-		cost += min(extentOf(args[0], maxExpressionCost), extentOf(args[1], maxExpressionCost))
+		cost += smallerExtent(args[0], args[1])
 	case operators.In:
+		cost += textExtent(args[0])
 		if list, ok := args[1].(traits.Lister); ok {
 			cost += extentOf(list, maxExpressionCost)
 		}
-	case operators.Add, "charAt", "substring", "trim", "lowerAscii", "upperAscii", "reverse", overloads.TypeConvertString,
-		overloads.TypeConvertBytes:
+	case overloads.Matches:
+		cost = c.matchCost(args[0], args[1])
+	case operators.Add, overloads.Size, overloads.Contains, "charAt", "substring", "trim", "lowerAscii", "upperAscii", "reverse",
+		overloads.TypeConvertString, overloads.TypeConvertBytes, overloads.TypeConvertInt, overloads.TypeConvertUint,
+		overloads.TypeConvertDouble, overloads.TypeConvertBool, overloads.TypeConvertDuration, overloads.TypeConvertTimestamp:
 		for _, arg := range args {
-			if _, ok := arg.(traits.Lister); !ok {
-				cost += extentOf(arg, maxExpressionCost)
-			}
+			cost += textExtent(arg)
 		}
 	default:
 		if slices.Contains(zoned, function) && len(args) > 1 {
@@ -162,19 +167,38 @@ func (charges) CallCost(function, _ string, args []ref.Val, _ ref.Val) *uint64 {
 	return &cost
 }
 
-// extentOf counts the nested values of a value; ten bytes of a string count as one. It stops at a limit.
+// textExtent counts ten bytes of a string as one. It is zero for other values.
+func textExtent(value ref.Val) uint64 {
+	switch value := value.(type) {
+	case types.String:
+		return uint64(len(value)) / 10
+	case types.Bytes:
+		return uint64(len(value)) / 10
+	}
+	return 0
+}
+
+// smallerExtent returns the smaller extent of two values, or maxExpressionCost if both are larger. It takes no longer than a comparison, so
+// it counts the values of a large list no further than those of the small one.
+func smallerExtent(a, b ref.Val) uint64 {
+	for limit := uint64(10); ; limit *= 10 {
+		if extent := min(extentOf(a, limit), extentOf(b, limit)); extent < limit || limit >= maxExpressionCost {
+			return extent
+		}
+	}
+}
+
+// extentOf counts the nested values of a value, and the bytes of strings by textExtent. It stops at a limit.
 func extentOf(value ref.Val, limit uint64) uint64 {
-	counted := uint64(1)
+	counted := 1 + textExtent(value)
 	count := func(item ref.Val) {
 		if counted < limit {
 			counted += extentOf(item, limit-counted)
 		}
 	}
 	switch value := value.(type) {
-	case types.String:
-		counted += uint64(len(value)) / 10
-	case types.Bytes:
-		counted += uint64(len(value)) / 10
+	case *longText:
+		counted += uint64(len(value.text)) / 10
 	case traits.Mapper:
 		for keys := value.Iterator(); counted < limit && keys.HasNext() == types.True; {
 			key := keys.Next()

@@ -114,6 +114,7 @@ func TestSelectByMissingValues(t *testing.T) {
 		"a body that is no JSON":    {selection{Expression: `body.a == 1`}, amqp.Delivery{Body: []byte("a=1")}, NotEvaluated},
 		"a body that goes on":       {selection{Expression: `body.a == 1`}, amqp.Delivery{Body: []byte(`{"a":1} and more`)}, NotEvaluated},
 		"a body of too many values": {selection{Expression: `body.a == 1`}, amqp.Delivery{Body: []byte(`{"a":1,"b":[` + strings.Repeat("0,", maxBodyValues) + `0]}`)}, NotEvaluated},
+		"a body of a long name":     {selection{Expression: `body.a == 1`}, amqp.Delivery{Body: []byte(`{"a":1,"` + strings.Repeat("b", maxText+1) + `":0}`)}, NotEvaluated},
 		"a body of a long text":     {selection{Expression: `body.a == 1`}, amqp.Delivery{Body: []byte(`{"a":1,"b":"` + strings.Repeat(`,\"`, maxBodyValues) + `"}`)}, ""},
 		"a body that is not needed": {selection{Expression: `size == 3`}, amqp.Delivery{Body: []byte("a=1")}, ""},
 		"no header asked with has":  {selection{Expression: `!has(headers.tenant)`}, amqp.Delivery{}, ""},
@@ -150,6 +151,14 @@ func TestCompileRefuses(t *testing.T) {
 		},
 		"an expression whose pattern comes from the message": {
 			selection{Expression: `matches(headers.a, headers.b)`}, "expression: calls matches with a pattern that is not a literal",
+		},
+		"an expression with a pattern that is too large": {
+			selection{Expression: `headers.a.matches("(?:` + strings.Repeat("a?", 900) + `){1000}b")`},
+			"expression: calls matches with a pattern of 1801002 parts, at most 4096 are allowed. Use a* or a+ instead of",
+		},
+		"an expression with several patterns that are too large together": {
+			selection{Expression: `matches(headers.a, "` + strings.Repeat("(a{100}){10}", 5) + `")`},
+			"expression: calls matches with a pattern of 5051 parts, at most 4096 are allowed. Use a* or a+ instead of",
 		},
 		"an expression that makes a message of Protocol Buffers": {
 			selection{Expression: `google.protobuf.ListValue{}.size() == 0`}, "expression: creates a google.protobuf.ListValue, which is not allowed",
