@@ -39,8 +39,8 @@ var (
 		// Users of the API server, whom the API server and the dead-letter API name in a refusal. Users of RabbitMQ stay.
 		{regexp.MustCompile(`\b(User |users |SubjectAccessReview for user )"(?:[^"\\]|\\.)*"`), `$1"` + redacted + `"`},
 		{regexp.MustCompile(`\buser "(?:[^"\\]|\\.)*" cannot `), `user "` + redacted + `" cannot `},
-		// The manager quotes a selector's expression behind these words. An expression may contain values of payloads.
-		{regexp.MustCompile(`(?s)(spec\.selector\.[a-z]+: |expression: ).*`), `$1` + redacted},
+		// The manager quotes a selector's expression, or a key in it, behind these words. An expression may contain values of payloads.
+		{regexp.MustCompile(`(?s)(spec\.selector\.[a-z]+: |expression: |no such key: ).*`), `$1` + redacted},
 	}
 )
 

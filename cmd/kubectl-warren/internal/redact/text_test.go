@@ -35,6 +35,7 @@ func TestText(t *testing.T) {
 		"spec.selector.expression: ERROR: <input>:1:6: undeclared reference\n | body.acme": "spec.selector.expression: [redacted]",
 		`spec.selector.ids: "acme" is not the ID of a dead letter`:                         `spec.selector.ids: [redacted]`,
 		`reasons: [Parked], expression: body.tenant == "acme"`:                             `reasons: [Parked], expression: [redacted]`,
+		"3 skipped (NotEvaluated: no such key: acme (EU)\nLtd), 1 skipped (CameBack)":      "3 skipped (NotEvaluated: no such key: [redacted]",
 		// Users of the API server, whom its refusals name.
 		`purges is forbidden: User "alice@corp.example" cannot list resource "purges" in namespace "shop"`: `purges is forbidden: ` +
 			`User "[redacted]" cannot list resource "purges" in namespace "shop"`,
