@@ -46,8 +46,9 @@ func DeadLetterRoutesIn(queues map[string]Queue) []DeadLetterRoute {
 }
 
 // DeadLettersAtLeastOnce reports whether a quorum queue that dead-letters does so at least once, whichever of the policies RabbitMQ
-// applies. Without overflow reject-publish, RabbitMQ dead-letters at most once, whatever the strategy (3.10, 4.0, 4.3). An argument overrides the
-// strategy of a policy, but a policy overrides the overflow of an argument. The policies must not contain fences, which set overflow.
+// applies. Without overflow reject-publish, RabbitMQ dead-letters at most once, whatever the strategy (3.10, 4.0, 4.3). An argument
+// overrides the strategy of a policy, but a policy overrides the overflow of an argument. The policies must not contain fences, which set
+// overflow.
 func DeadLettersAtLeastOnce(queue string, arguments Arguments, policies []Policy) bool {
 	mayLose := func(policy Arguments) bool {
 		return cmp.Or(arguments[ArgDeadLetterStrategy], policy[KeyDeadLetterStrategy]) != StrategyAtLeastOnce ||

@@ -143,8 +143,8 @@ func (s *scope) checkProtected(ctx context.Context, owner string) error {
 // no new Event in a terminating namespace.
 func (s *scope) removeFinalizer(ctx context.Context, kind, note string) error {
 	if recreation := s.status.Recreation; recreation.IsUnderWay() && recreation.Hold != "" {
-		hold := fmt.Sprintf("queues %[1]q and %[2]q hold messages of queue %[3]q, whose recreation has not ended, and the bindings of queue "+
-			"%[3]q lead to queue %[2]q", recreation.Backlog, recreation.Hold, recreation.Queue)
+		hold := fmt.Sprintf("queues %[1]q and %[2]q hold messages of queue %[3]q, whose recreation has not ended, and the bindings of "+
+			"queue %[3]q lead to queue %[2]q", recreation.Backlog, recreation.Hold, recreation.Queue)
 		kind, note = corev1.EventTypeWarning, strings.TrimPrefix(note+"; "+hold, "; ")
 	}
 	err := s.patchFinalizer(ctx)

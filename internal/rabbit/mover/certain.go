@@ -34,8 +34,8 @@ func (p *pass) uncertain() int {
 	return min(p.moved-p.removed, p.intake.capacity())
 }
 
-// countUnsure adds the uncertain messages to unsure, because the connection has ended. It also counts the copies in flight as moved: the broker
-// may have accepted them, and return their originals only after the next pass has moved others.
+// countUnsure adds the uncertain messages to unsure, because the connection has ended. It also counts the copies in flight as moved:
+// the broker may have accepted them, and return their originals only after the next pass has moved others.
 func (p *pass) countUnsure() {
 	for number, unanswered := range p.inFlight() {
 		p.count(&unanswered.message)

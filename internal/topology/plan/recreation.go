@@ -248,7 +248,8 @@ func (r Recreation) Decide(m Moment) Verdict {
 			"Warren recreates queue %q when it holds no message; %d are ready", r.Queue.Name, m.Ready)}
 	case m.Ready > limit:
 		return Verdict{Reason: v1alpha1.ReasonWaitingUntilEmpty, Again: pollRecreation, Message: fmt.Sprintf(
-			"Warren recreates queue %q when at most %d messages are ready (recreation.maxReadyMessages); %d are", r.Queue.Name, limit, m.Ready)}
+			"Warren recreates queue %q when at most %d messages are ready (recreation.maxReadyMessages); %d are",
+			r.Queue.Name, limit, m.Ready)}
 	case m.Ready > 0 && r.AtMostOnce:
 		return Verdict{Reason: v1alpha1.ReasonRecreationBlocked, Again: pollRecreation, Message: fmt.Sprintf(
 			"queue %q dead-letters at most once, so its dead letters may be lost while its %d messages are moved: empty the queue first",
