@@ -110,11 +110,8 @@ func (p *pass) checkQueues(now time.Time) error {
 	return nil
 }
 
-// endIfBelow ends the pass if the queue has fewer ready messages than Config.EndBelow, or if Config.EndAfter messages were moved.
+// endIfBelow ends the pass if the queue has fewer ready messages than Config.EndBelow.
 func (p *pass) endIfBelow() error {
-	if p.EndAfter > 0 && p.moved >= p.EndAfter {
-		return p.end()
-	}
 	declared, exists, err := p.declared(p.Queue)
 	if err != nil || !exists || isUncounted(declared) || declared.Messages >= p.EndBelow {
 		return err

@@ -45,10 +45,8 @@ type Config struct {
 	// earlier runs have moved.
 	Apart      func(message *amqp.Delivery) bool
 	MovedApart int
-	// EndBelow ends the move when the queue has fewer ready messages than this; zero moves all messages. EndAfter ends such a move when
-	// about so many messages were moved, because clients may publish faster than it moves; zero means no limit. Unlike Total, it returns
-	// no message.
-	EndBelow, EndAfter int
+	// EndBelow ends the move when the queue has fewer ready messages than this; zero moves all messages.
+	EndBelow int
 	// Limit is the maximum number of moved messages, earlier runs included; zero means no limit.
 	Limit int
 	// DryRun counts the messages that would be moved or deleted, and moves or deletes none.

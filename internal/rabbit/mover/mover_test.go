@@ -326,26 +326,6 @@ func TestEndBelow(t *testing.T) {
 	})
 }
 
-// A returned message would count as a delivery.
-func TestEndAfter(t *testing.T) {
-	const all = 4000
-	each(t, func(t *testing.T, vh *brokers.VHost) {
-		vh.Publish("", source, bodies(all)...)
-		progress, err := start(t, vh, func(c *Config) { c.EndBelow, c.EndAfter, c.Total = 1, 100, math.MaxInt }).Wait()
-		topologytest.Equal(t, "error", nil, err)
-		if progress.Moved < 100 || progress.Moved == all {
-			t.Errorf("%d were moved", progress.Moved)
-		}
-		holds(t, vh, destination, progress.Moved)
-		holds(t, vh, source, all-progress.Moved)
-		for _, message := range drain(t, vh, source) {
-			if message.Redelivered {
-				t.Fatalf("message %s was returned", message.Body)
-			}
-		}
-	})
-}
-
 func TestDestinationIsMissing(t *testing.T) {
 	each(t, func(t *testing.T, vh *brokers.VHost) {
 		vh.DeleteQueue(destination)

@@ -271,8 +271,9 @@ func (r *Recreator) findLossySource(ctx context.Context, queue string, policies 
 	return "", nil
 }
 
-// fewDeliveries is the maximum number of deliveries of a message during a recreation, with a margin. Each cut connection counts as a
-// delivery. In each of three attempts, a message that RabbitMQ cannot deliver cuts up to three connections.
+// fewDeliveries is the maximum number of deliveries of a message during a recreation. Each cut connection counts as a delivery. In each of
+// three attempts, a message that RabbitMQ cannot deliver cuts up to three connections, and the end of a move returns a message once; see
+// maxMoved.
 const fewDeliveries = 12
 
 // checkMovable is checkMoved with the current arguments of the queue and the current policies.

@@ -46,7 +46,7 @@ type move struct {
 }
 
 // maxMoved returns the number of messages after which a move ends although more are ready. If publishers fill the queue or the hold faster
-// than Warren moves messages, it never becomes empty.
+// than Warren moves messages, it never becomes empty. The end of such a move returns messages, which a queue may count as deliveries.
 func maxMoved(ready int) int { return 2*ready + 5000 }
 
 // maxFailures is the number of messages that cannot be moved after which a move back ends.
@@ -62,6 +62,10 @@ func (r *Recreator) move(ctx context.Context, m move, report func(Progress)) (Pr
 		if err := limit.read(ctx, m.maxDepth); err != nil {
 			return m.before, err
 		}
+	}
+	total := math.MaxInt
+	if m.endBelow > 0 {
+		total = maxMoved(m.ready)
 	}
 	failures := 1
 	if m.movesBack {
@@ -79,7 +83,7 @@ func (r *Recreator) move(ctx context.Context, m move, report func(Progress)) (Pr
 		Log: r.Log, Queue: m.from, Destination: m.to, Exchange: m.exchange, Filter: copier, Copier: copier,
 		Settings: limit.settings,
 		Drop:     safedelete.IsSentinel,
-		Total:    math.MaxInt, EndBelow: m.endBelow, EndAfter: maxMoved(m.ready), MaxFailures: failures, Apart: m.isPast,
+		Total:    total, EndBelow: m.endBelow, MaxFailures: failures, Apart: m.isPast,
 		Report: func(now mover.Progress) {
 			latest = m.progressOf(now)
 			switch now.State {

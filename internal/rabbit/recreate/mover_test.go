@@ -135,12 +135,8 @@ func TestAMoveOutOfAQueueThatFillsUpEnds(t *testing.T) {
 			if _, err := recreator.move(t.Context(), test.move, nil); err != nil {
 				t.Fatal(err)
 			}
-			moves := changer.config.Total
-			if changer.config.EndBelow > 0 {
-				moves = changer.config.EndAfter
-			}
-			if moves != test.want {
-				t.Errorf("moves at most %d messages, want %d", moves, test.want)
+			if changer.config.Total != test.want {
+				t.Errorf("moves at most %d messages, want %d", changer.config.Total, test.want)
 			}
 		})
 	}
@@ -159,8 +155,9 @@ func (c *fillingChanger) DeclaredQueue(context.Context, string, string) (amqp.Qu
 
 func (c *fillingChanger) Move(_ context.Context, _ string, config mover.Config) (mover.Progress, error) {
 	c.moves++
-	c.ready += 2 * config.EndAfter
-	return mover.Progress{Moved: config.EndAfter}, nil
+	moved := min(config.Total, 1_000_000)
+	c.ready += 2 * moved
+	return mover.Progress{Moved: moved}, nil
 }
 
 // Swap counts the messages that Empty leaves, because they came past the bindings.
