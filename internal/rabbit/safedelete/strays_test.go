@@ -405,11 +405,12 @@ func TestAFenceWithoutSentinelsIsOpenedSoon(t *testing.T) {
 }
 
 // A sentinel that expires to a queue behind a fence arrives minutes later. Until then, the fence stays in its harmless form as its record.
+// The sentinels must not expire before the deletion is abandoned, also on a busy machine.
 func TestASentinelOnItsWayIsNotForgotten(t *testing.T) {
 	rabbittest.Each(t, func(t *testing.T, vh *brokers.VHost) {
 		vh.DeclareQueue("orders", rabbittest.Quorum(nil))
 		vh.DeclareQueue("tier", rabbittest.Quorum(vhost.Arguments{
-			"x-message-ttl": 1000, "x-dead-letter-exchange": "", "x-dead-letter-routing-key": "orders",
+			"x-message-ttl": 10_000, "x-dead-letter-exchange": "", "x-dead-letter-routing-key": "orders",
 			"x-dead-letter-strategy": "at-least-once", "x-overflow": "reject-publish",
 		}))
 		config := rabbittest.ConfigOf(vh)
