@@ -51,7 +51,8 @@ var _ = Describe("Annotations and labels of users", func() {
 		})
 
 		By("writing intents, finalizers and statuses")
-		Expect(w.Ready("orders")).To(SatisfyAll(survived, HaveField("Finalizers", ContainElement(v1alpha1.TopologyFinalizer))))
+		w.Ready("orders")
+		w.Eventually("orders", survived, HaveField("Finalizers", ContainElement(v1alpha1.TopologyFinalizer)))
 		w.EventuallyConnection(survived, HaveField("Finalizers", ContainElement(v1alpha1.ConnectionFinalizer)))
 
 		By("finishing a Redrive")

@@ -11,9 +11,9 @@ import (
 func TestDestinationText(t *testing.T) {
 	t.Parallel()
 	for want, to := range map[string][]*v1alpha1.RedriveDestination{
-		"the main queue":                                {nil, {Type: v1alpha1.RedriveToMain}},
-		"the first delay tier":                          {{Type: v1alpha1.RedriveToRetry}},
-		"the delay tier of 5m":                          {{Type: v1alpha1.RedriveToRetry, Delay: "5m"}},
+		"the main queue":       {nil, {Type: v1alpha1.RedriveToMain}},
+		"the first delay tier": {{Type: v1alpha1.RedriveToRetry}},
+		"the delay tier of 5m": {{Type: v1alpha1.RedriveToRetry, Delay: "5m"}},
 		"the exchange that each message was first published to": {{Type: v1alpha1.RedriveToOriginal}},
 		"the main queue of ConsumerQueue quarantine": {
 			{Type: v1alpha1.RedriveToConsumerQueue, ConsumerQueueRef: &v1alpha1.LocalObjectReference{Name: "quarantine"}},
