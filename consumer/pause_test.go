@@ -201,7 +201,9 @@ func TestAPauseOfTheContractWhileTheBreakerIsOpen(t *testing.T) {
 					return io.EOF
 				}, options...)
 			}, consumer.WithBreaker(1, time.Hour))
-		b.send(t, "slow", "fails")
+		b.send(t, "slow")
+		synctest.Wait() // otherwise the breaker may open before a handler has the message
+		b.send(t, "fails")
 		pass(time.Second)
 		current.Paused = &contract.Pause{ID: "k3v9q2m7xa", Until: time.Now().Add(10 * time.Minute)}
 		writeContract(t, path, current)
