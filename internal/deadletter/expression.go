@@ -223,7 +223,26 @@ func parse(body []byte) any {
 	if _, err := decoder.Token(); !errors.Is(err, io.EOF) {
 		return types.NewErr("the body is not JSON")
 	}
+	if hasLongName(value) {
+		return types.NewErr("the body has a name of more than %d bytes", maxText)
+	}
 	return valueOf(value)
+}
+
+// hasLongName reports whether a value of JSON has a name that is longer than maxText. An error inside of a list or map would not suffice,
+// because CEL regards an error as equal to any value there.
+func hasLongName(value any) bool {
+	switch value := value.(type) {
+	case []any:
+		return slices.ContainsFunc(value, hasLongName)
+	case map[string]any:
+		for name, item := range value {
+			if len(name) > maxText || hasLongName(item) {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 // hasMoreValues reports whether a JSON text has more values than a limit. Each value begins after a bracket, a brace or a comma.
@@ -247,8 +266,8 @@ func hasMoreValues(text []byte, limit int) bool {
 	return count > limit
 }
 
-// valueOf converts a field of AMQP or JSON to a CEL value. JSON numbers without a fraction become integers, so that large IDs keep all
-// digits.
+// valueOf converts a field of AMQP or JSON to a CEL value, which contains no error. JSON numbers without a fraction become integers, so
+// that large IDs keep all digits.
 func valueOf(value any) any {
 	switch value := value.(type) {
 	case nil:
@@ -257,10 +276,7 @@ func valueOf(value any) any {
 		if number, err := value.Int64(); err == nil {
 			return number
 		}
-		number, err := value.Float64()
-		if err != nil {
-			return types.NewErr("the body has a number that is too large")
-		}
+		number, _ := value.Float64() // infinite if the number is too large
 		return number
 	case string:
 		if len(value) > maxText {
@@ -295,9 +311,6 @@ func valueOf(value any) any {
 func mapOf(table map[string]any) any {
 	values := make(map[string]any, len(table))
 	for name, value := range table {
-		if len(name) > maxText {
-			return types.NewErr("the body has a name of more than %d bytes", maxText)
-		}
 		values[name] = valueOf(value)
 	}
 	return &object{Mapper: types.NewStringInterfaceMap(types.DefaultTypeAdapter, values), values: values}

@@ -109,15 +109,18 @@ func TestSelectByMissingValues(t *testing.T) {
 		message   amqp.Delivery
 		want      SkipReason
 	}{
-		"undated":                   {selection{DiedAfter: timeAt(0)}, amqp.Delivery{}, Undated},
-		"undated, asked for age":    {selection{Expression: `age > duration("1s")`}, amqp.Delivery{}, NotEvaluated},
-		"a body that is no JSON":    {selection{Expression: `body.a == 1`}, amqp.Delivery{Body: []byte("a=1")}, NotEvaluated},
-		"a body that goes on":       {selection{Expression: `body.a == 1`}, amqp.Delivery{Body: []byte(`{"a":1} and more`)}, NotEvaluated},
-		"a body of too many values": {selection{Expression: `body.a == 1`}, amqp.Delivery{Body: []byte(`{"a":1,"b":[` + strings.Repeat("0,", maxBodyValues) + `0]}`)}, NotEvaluated},
-		"a body of a long name":     {selection{Expression: `body.a == 1`}, amqp.Delivery{Body: []byte(`{"a":1,"` + strings.Repeat("b", maxText+1) + `":0}`)}, NotEvaluated},
-		"a body of a long text":     {selection{Expression: `body.a == 1`}, amqp.Delivery{Body: []byte(`{"a":1,"b":"` + strings.Repeat(`,\"`, maxBodyValues) + `"}`)}, ""},
-		"a body that is not needed": {selection{Expression: `size == 3`}, amqp.Delivery{Body: []byte("a=1")}, ""},
-		"no header asked with has":  {selection{Expression: `!has(headers.tenant)`}, amqp.Delivery{}, ""},
+		"undated":                    {selection{DiedAfter: timeAt(0)}, amqp.Delivery{}, Undated},
+		"undated, asked for age":     {selection{Expression: `age > duration("1s")`}, amqp.Delivery{}, NotEvaluated},
+		"a body that is no JSON":     {selection{Expression: `body.a == 1`}, amqp.Delivery{Body: []byte("a=1")}, NotEvaluated},
+		"a body that goes on":        {selection{Expression: `body.a == 1`}, amqp.Delivery{Body: []byte(`{"a":1} and more`)}, NotEvaluated},
+		"a body of too many values":  {selection{Expression: `body.a == 1`}, amqp.Delivery{Body: []byte(`{"a":1,"b":[` + strings.Repeat("0,", maxBodyValues) + `0]}`)}, NotEvaluated},
+		"a body of a long name":      {selection{Expression: `body.a == 1`}, amqp.Delivery{Body: []byte(`{"a":1,"` + strings.Repeat("b", maxText+1) + `":0}`)}, NotEvaluated},
+		"a long name in a map":       {selection{Expression: `body == {"a": 1}`}, amqp.Delivery{Body: []byte(`{"a":{"` + strings.Repeat("b", maxText+1) + `":0}}`)}, NotEvaluated},
+		"a number beyond all others": {selection{Expression: `body == {"a": 1}`}, amqp.Delivery{Body: []byte(`{"a":1e400}`)}, NotSelected},
+		"a number below all others":  {selection{Expression: `body.a < -1e300`}, amqp.Delivery{Body: []byte(`{"a":-1e400}`)}, ""},
+		"a body of a long text":      {selection{Expression: `body.a == 1`}, amqp.Delivery{Body: []byte(`{"a":1,"b":"` + strings.Repeat(`,\"`, maxBodyValues) + `"}`)}, ""},
+		"a body that is not needed":  {selection{Expression: `size == 3`}, amqp.Delivery{Body: []byte("a=1")}, ""},
+		"no header asked with has":   {selection{Expression: `!has(headers.tenant)`}, amqp.Delivery{}, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
