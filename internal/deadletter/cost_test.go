@@ -62,9 +62,11 @@ func TestLongTexts(t *testing.T) {
 			}
 			_ = checkCost(t, compiled, deadLetter)
 			topologytest.Equal(t, "skipped", want.skipped, compiled.skips(deadLetter, at))
-			if failure := compiled.failure.Load(); failure != nil {
-				topologytest.Equal(t, "failure", want.failure, *failure)
+			failure := ""
+			if stored := compiled.failure.Load(); stored != nil {
+				failure = *stored
 			}
+			topologytest.Equal(t, "failure", want.failure, failure)
 		})
 	}
 }

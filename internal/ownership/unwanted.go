@@ -50,7 +50,7 @@ const (
 	// new location or version at each refresh.
 	keptAnswers = 4
 	// maxAnswer limits an answer, and maxAnswers all answers, in bytes. The memory limit of snapshots does not count them. An answer can
-	// hold 6,000 unwanted bindings with short names. They are many only if ConsumerQueues of several namespaces share a queue.
+	// hold 6,000 unwanted bindings with short names. There are many answers only if several namespaces share queues.
 	maxAnswer  = 1 << 20
 	maxAnswers = 16 * maxAnswer
 )

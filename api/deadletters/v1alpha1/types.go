@@ -109,9 +109,9 @@ type Group struct {
 	Reason string `json:"reason"`
 	// queue is where the messages died; empty if unknown.
 	Queue string `json:"queue,omitempty"`
-	// value of the header, at most 1024 bytes; absent if the messages lack the header.
+	// value of the header, in base64 if it is not UTF-8; absent if the messages lack the header.
 	Value *string `json:"value,omitempty"`
-	// valueTruncated is true if value is only the beginning. Messages in one group have the same whole value.
+	// valueTruncated is true if value has only the first 1024 bytes. Messages in one group have the same whole value.
 	ValueTruncated bool `json:"valueTruncated,omitempty"`
 	// count is the number of messages in the group.
 	Count int64 `json:"count"`

@@ -44,12 +44,14 @@ func (a *AMQP) tlsConfig(uri amqp.URI) (*tls.Config, error) {
 				return nil, fmt.Errorf("read the CA certificate: %w", err)
 			}
 			config.RootCAs = x509.NewCertPool()
-			config.RootCAs.AppendCertsFromPEM(authorities)
+			if !config.RootCAs.AppendCertsFromPEM(authorities) {
+				return nil, fmt.Errorf("file %q has no CA certificate in PEM", uri.CACertFile)
+			}
 		}
 		if uri.CertFile != "" && uri.KeyFile != "" {
 			certificate, err := tls.LoadX509KeyPair(uri.CertFile, uri.KeyFile)
 			if err != nil {
-				return nil, fmt.Errorf("load the client certificate: %w", err)
+				return nil, fmt.Errorf("load the client certificate %q and key %q: %w", uri.CertFile, uri.KeyFile, err)
 			}
 			config.Certificates = []tls.Certificate{certificate}
 		}

@@ -58,7 +58,7 @@ function serve(socket: Socket, published: () => void): void {
 
 test("a consumer ends within 6 s after its drain although a handler hangs and the broker is silent", { timeout: 20_000 }, async (t) => {
   t.after(() => setTimeout(() => process.exit(), 1_000).unref()); // a consumer that does not end keeps the process running
-  const drain = 500, margin = 500;
+  const drain = 500, margin = 3_500; // the machine may be busy
   let published = (): void => undefined;
   const copy = new Promise<void>((resolve) => { published = resolve; });
   const server = createServer((socket) => serve(socket, published)).listen(0, "127.0.0.1");

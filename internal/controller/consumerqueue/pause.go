@@ -44,7 +44,7 @@ func (v *vhostScope) pauseConsumers(next plan.Recreation, moment plan.Moment, in
 	ends, isPaused := plan.PauseEnds(&moment.Status)
 	switch {
 	case isPaused && (isObstructed || !moment.Now.Before(ends)):
-		why := "its consumers paused, but the recreation could not begin, because "
+		why := "its consumers paused, but the recreation could not begin: "
 		if waits {
 			why = "its consumers did not all stop: "
 		}

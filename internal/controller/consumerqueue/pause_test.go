@@ -256,7 +256,7 @@ func TestAPauseOfAllConsumersWithoutARecreation(t *testing.T) {
 	w.engine.set(func(m *memoryRecreator) { m.seen.Ready = 200_000 })
 	w.stopConsumers()
 	w.settle()
-	topologytest.Equal(t, "message", `its consumers paused, but the recreation could not begin, because Warren recreates queue "orders" when at most 100000 `+
+	topologytest.Equal(t, "message", `its consumers paused, but the recreation could not begin: Warren recreates queue "orders" when at most 100000 `+
 		`messages are ready (recreation.maxReadyMessages); 200000 are`, w.get().Status.Recreation.LastResult.Message)
 }
 

@@ -11,7 +11,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// FieldOwner is the field manager of every field that Warren writes.
+// FieldOwner is the field manager of the fields that Warren writes, except in Events and in its Lease.
 const FieldOwner = client.FieldOwner("warren")
 
 // ErrStaleCache means that a reconciliation began with an older resource than the API server has.

@@ -19,8 +19,8 @@ const (
 )
 
 // Empty moves the messages of the queue to the backlog until none is ready. If clients publish to the queue by its name faster than Warren
-// moves messages, Empty ends early, and Swap moves the rest. It does not move messages that consumers hold or that wait to
-// be dead-lettered; Swap detects them. It returns immediately if the queue has no ready message. report, if it is not nil, is called
+// moves messages, Empty ends after maxMoved messages, and Swap moves the rest. It does not move messages that consumers hold or that wait
+// to be dead-lettered; Swap detects them. It returns immediately if the queue has no ready message. report, if it is not nil, is called
 // several times a second. If the queue is recreated without a hold, Empty fails with ErrNotEmpty and moves no message. It also moves none
 // if the queue could lose messages during the move, because messages may have arrived after Check saw none.
 func (r *Recreator) Empty(ctx context.Context, rec Recreation, report func(Progress)) (progress Progress, err error) {

@@ -914,9 +914,16 @@ func TestRecreationContinuesWithoutAQueueThatIsDeletedDuringAMove(t *testing.T) 
 				if test.newer {
 					vh.Send("direct", "orders", messages...)
 				}
-				deletes := sync.OnceFunc(func() { vh.DeleteQueue(test.delete(run.record.Recreation)) })
+				var deleted atomic.Bool
+				deletes := sync.OnceFunc(func() {
+					vh.DeleteQueue(test.delete(run.record.Recreation))
+					deleted.Store(true)
+				})
 				run.reported = func(recreate.Progress) { deletes() }
 				run.run()
+				if !deleted.Load() {
+					t.Error("no queue was deleted during a move")
+				}
 				if run.backedOut != "" {
 					t.Errorf("it went back because of %q", run.backedOut)
 				}

@@ -35,7 +35,7 @@ func (r *roles) specOf(main string) v1alpha1.ConsumerQueueSpec {
 
 func (r *roles) deadLetterStrategy(main string) v1alpha1.DeadLetterStrategy {
 	for _, name := range append([]string{main}, r.tiers[main]...) {
-		if strategy, set := r.Queues[name].Arguments[vhost.ArgDeadLetterStrategy].(string); set && strategy == "at-least-once" {
+		if strategy, set := r.Queues[name].Arguments[vhost.ArgDeadLetterStrategy].(string); set && strategy == vhost.StrategyAtLeastOnce {
 			return v1alpha1.DeadLetterAtLeastOnce
 		}
 	}
