@@ -46,13 +46,9 @@ var readAnnotations = []string{
 	v1alpha1.ApproveRecreationAnnotation, v1alpha1.AbortRecreationAnnotation,
 }
 
-const (
-	// maxAnnotation limits the value of a cached annotation, in bytes. trigger.RequestedAt shortens values to this size, and the valid
-	// values of the others are shorter.
-	maxAnnotation = 1024
-	// maxLabels limits the labels of a cached object together, in bytes. The dead-letter API shows no larger labels.
-	maxLabels = 2 << 10
-)
+// maxAnnotation limits the value of a cached annotation, in bytes. trigger.RequestedAt shortens values to this size, and the valid values
+// of the others are shorter.
+const maxAnnotation = 1024
 
 // slim removes the fields of cached objects that no code reads. It moves the intents of a ConsumerQueue from the annotation into the
 // status. It keeps only the identity of a Secret, because the annotation of kubectl apply contains passwords.
@@ -93,11 +89,7 @@ func slimAnnotations(given map[string]string) map[string]string {
 
 // slimLabels returns the labels, or only the label of Velero if they are too large.
 func slimLabels(given map[string]string) map[string]string {
-	size := 0
-	for name, value := range given {
-		size += len(name) + len(value)
-	}
-	if size <= maxLabels {
+	if text.AreLabelsSmall(given) {
 		return given
 	}
 	if value, found := given[v1alpha1.ExcludeFromBackupLabel]; found {

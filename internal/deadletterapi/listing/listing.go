@@ -10,6 +10,7 @@ import (
 
 	"github.com/warren-mq/warren/api/deadletters/v1alpha1"
 	messaging "github.com/warren-mq/warren/api/v1alpha1"
+	"github.com/warren-mq/warren/internal/text"
 	"github.com/warren-mq/warren/internal/topology"
 	"github.com/warren-mq/warren/internal/vhost"
 )
@@ -72,20 +73,12 @@ func takesMessages(status messaging.JobStatus, dryRun, suspend bool) bool {
 		ready != nil && ready.Reason != messaging.ReasonQueued
 }
 
-// maxLabels is the maximum size of the labels of a queue, in bytes. Kubernetes limits the size of each label but not their number. The
-// labels of one ConsumerQueue can be as large as an object in etcd, and a list contains the labels of all.
-const maxLabels = 2 << 10
-
 // labelsOf returns the labels of a ConsumerQueue, or none if they are too large.
 func labelsOf(cq *messaging.ConsumerQueue) map[string]string {
-	size := 0
-	for key, value := range cq.Labels {
-		size += len(key) + len(value)
+	if text.AreLabelsSmall(cq.Labels) {
+		return cq.Labels
 	}
-	if size > maxLabels {
-		return nil
-	}
-	return cq.Labels
+	return nil
 }
 
 // QueueOf returns the dead-letter queue of a ConsumerQueue, from its status; false if it has none.
