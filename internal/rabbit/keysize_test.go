@@ -111,7 +111,7 @@ func inDER(t *testing.T, value any) []byte {
 	return der
 }
 
-// authority returns the certificate of an authority with an RSA key of this size. Nobody has its private key.
+// authority returns the certificate of an authority with an RSA key of this size. Its modulus is only a number, so there is no private key.
 func authority(t *testing.T, bits uint) []byte {
 	t.Helper()
 	signer, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
