@@ -12,7 +12,7 @@
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
-# These settings save time: API servers and tests collect garbage less often, binaries have no debug information (-w), and no test
+# These settings save time: API servers and tests collect garbage less often, binaries have neither debug information nor symbols (-s -w), and no test
 # binary waits a second for the race detector at its end.
 export GOGC=400 GORACE=atexit_sleep_ms=0
 
@@ -23,7 +23,7 @@ run_tests() {
   shift
   eval "flags=(${TESTFLAGS:-})"
   [[ -z ${WARREN_COVERAGE:-} ]] || flags+=(-coverpkg=./api/...,./internal/... -coverprofile="$profile")
-  go test -race -timeout=60m -ldflags=-w -parallel=8 ${uncached[@]+"${uncached[@]}"} ${flags[@]+"${flags[@]}"} "$@"
+  go test -race -timeout=60m -ldflags='-s -w' -parallel=8 ${uncached[@]+"${uncached[@]}"} ${flags[@]+"${flags[@]}"} "$@"
 }
 
 # run_parts is run_tests for packages whose results must not be cached, because their tests use real parts or files of another module.
@@ -58,7 +58,7 @@ quick() {
   run_parts cover-rabbit.out -short -p=3 -parallel=4 "${quiet[@]}" || status=1
   local pure # beside the next ones, because these mostly wait
   mapfile -t pure < <(pure)
-  run_tests cover-pure.out -short -p=1 -skip='^Fuzz' "${pure[@]}" & # `make fuzz-seeds` runs these
+  run_tests cover-pure.out -short -p=2 -skip='^Fuzz' "${pure[@]}" & # `make fuzz-seeds` runs these
   # shellcheck disable=SC2046 # packages have no spaces
   run_parts cover.out -short -p=3 "${longest[@]}" $(go list -f '{{if or .TestGoFiles .XTestGoFiles}}{{.ImportPath}}{{end}}' \
     "${modules[@]}" | grep -vE '/test/(gitops|incluster|cluster|docs)$' |

@@ -118,11 +118,11 @@ func TestABrowseOfAnExportEndsInTime(t *testing.T) {
 // error if these have changed, if a job may have removed others, or if its user may no longer export messages.
 func TestExportToALazyClient(t *testing.T) {
 	t.Parallel()
-	deadLetters := make([]amqp.Delivery, 150)
+	deadLetters := make([]amqp.Delivery, 110) // more than the buffer holds
 	for i := range deadLetters {
 		deadLetters[i] = amqp.Delivery{MessageId: strconv.Itoa(i), Body: make([]byte, 64<<10)}
 	}
-	replaced := append(slices.Clone(deadLetters[:149]), amqp.Delivery{MessageId: "new", Body: make([]byte, 64<<10)})
+	replaced := append(slices.Clone(deadLetters[:109]), amqp.Delivery{MessageId: "new", Body: make([]byte, 64<<10)})
 	for name, test := range map[string]struct {
 		between []amqp.Delivery // while messages are back in the queue
 		removes bool            // another user of the queue is a job that removes messages
@@ -132,13 +132,13 @@ func TestExportToALazyClient(t *testing.T) {
 		partial v1alpha1.PartialReason
 		error   string
 	}{
-		"nothing has changed":             {between: deadLetters, count: 150},
+		"nothing has changed":             {between: deadLetters, count: 110},
 		"the first has left":              {between: deadLetters[1:], error: errChanged.Error()},
-		"a later one has left":            {between: deadLetters[:149], error: errChanged.Error()},
+		"a later one has left":            {between: deadLetters[:109], error: errChanged.Error()},
 		"a job has replaced a later one":  {between: replaced, removes: true, error: errChanged.Error()},
 		"all have left":                   {between: nil, error: errChanged.Error()},
-		"a consumer has left":             {between: replaced, leaves: true, count: 150, partial: v1alpha1.PartialHeldByConsumers},
-		"a message was added at the end":  {between: append(slices.Clone(deadLetters), deadLetters[0]), count: 151},
+		"a consumer has left":             {between: replaced, leaves: true, count: 110, partial: v1alpha1.PartialHeldByConsumers},
+		"a message was added at the end":  {between: append(slices.Clone(deadLetters), deadLetters[0]), count: 111},
 		"a message was added at the head": {between: append([]amqp.Delivery{{MessageId: "new"}}, deadLetters...), error: errChanged.Error()},
 		"the permission was revoked": {
 			between: deadLetters, denied: forbidden("alice", attributes{verb: "get", namespace: "shop", name: "orders", subresource: "export"}),

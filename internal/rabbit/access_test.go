@@ -216,9 +216,10 @@ func TestOddVHostsAndPrefixes(t *testing.T) {
 				user := vh.Broker.NewUser(t, "management")
 				vh.Grant(user, "", "", "")
 				config.Username, config.Password = user.Username, user.Password
-				if now := rabbittest.Seen(t, rabbittest.Connected(t, config, nil)); len(now.Queues) != 1 || len(vh.Definitions().Queues) != 1 {
+				if now := rabbittest.Seen(t, rabbittest.Connected(t, config, nil)); len(now.Queues) != 1 {
 					t.Errorf("%+v", now.Queues)
 				}
+				vh.Purge(rabbittest.OneQueue.Queues[0].Name) // fails if this vhost has no such queue
 			})
 		}
 	}

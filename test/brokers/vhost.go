@@ -8,7 +8,6 @@ import (
 	"slices"
 	"strings"
 	"time"
-	"unicode"
 
 	amqp "github.com/rabbitmq/amqp091-go"
 )
@@ -108,10 +107,11 @@ type Definitions struct {
 	Bindings  []Binding  `json:"bindings"`
 }
 
-// Definitions returns the current objects of the vhost.
+// Definitions returns the current objects of the vhost, whose name must be ASCII: RabbitMQ 4.0 to 4.3 cannot export others.
 func (v *VHost) Definitions() Definitions {
 	v.tb.Helper()
-	definitions := v.read()
+	var definitions Definitions
+	v.Broker.get(v.tb, &definitions, "definitions", v.Name)
 	slices.SortFunc(definitions.Exchanges, func(a, b Exchange) int { return cmp.Compare(a.Name, b.Name) })
 	slices.SortFunc(definitions.Queues, func(a, b Queue) int { return cmp.Compare(a.Name, b.Name) })
 	slices.SortFunc(definitions.Bindings, func(a, b Binding) int {
@@ -120,54 +120,6 @@ func (v *VHost) Definitions() Definitions {
 			cmp.Compare(arguments(a), arguments(b)))
 	})
 	return definitions
-}
-
-// read reads the definitions of the whole broker for vhosts with non-ASCII names, because RabbitMQ 4.0 to 4.3 cannot
-// export only those.
-func (v *VHost) read() Definitions {
-	v.tb.Helper()
-	var definitions Definitions
-	if !strings.ContainsFunc(v.Name, func(r rune) bool { return r > unicode.MaxASCII }) {
-		v.Broker.get(v.tb, &definitions, "definitions", v.Name)
-		return definitions
-	}
-	var all struct {
-		Exchanges []within[Exchange] `json:"exchanges"`
-		Queues    []within[Queue]    `json:"queues"`
-		Bindings  []within[Binding]  `json:"bindings"`
-	}
-	v.Broker.get(v.tb, &all, "definitions")
-	definitions.Exchanges = pick(all.Exchanges, v.Name)
-	definitions.Queues = pick(all.Queues, v.Name)
-	definitions.Bindings = pick(all.Bindings, v.Name)
-	return definitions
-}
-
-// within is an object with the name of its vhost.
-type within[T any] struct {
-	VHost  string
-	Object T
-}
-
-func (w *within[T]) UnmarshalJSON(text []byte) error {
-	place := struct {
-		VHost string `json:"vhost"`
-	}{}
-	if err := json.Unmarshal(text, &place); err != nil {
-		return err
-	}
-	w.VHost = place.VHost
-	return json.Unmarshal(text, &w.Object)
-}
-
-func pick[T any](all []within[T], vhost string) []T {
-	picked := []T{}
-	for _, one := range all {
-		if one.VHost == vhost {
-			picked = append(picked, one.Object)
-		}
-	}
-	return picked
 }
 
 func arguments(binding Binding) string {

@@ -50,8 +50,9 @@ func TestSetTopologyTruncates(t *testing.T) {
 		name := fmt.Sprint(i)
 		entries[i] = v1alpha1.TopologyEntry{Kind: v1alpha1.KindQueue, Name: name}
 		comparison.Changes = append(comparison.Changes, v1alpha1.Change{Kind: v1alpha1.KindQueue, Name: name})
-		comparison.Advisories = append(comparison.Advisories, v1alpha1.Advisory{Name: name, Message: strings.Repeat("ä", 3000)})
+		comparison.Advisories = append(comparison.Advisories, v1alpha1.Advisory{Name: name})
 	}
+	comparison.Advisories[0].Message = strings.Repeat("ä", 3000)
 	s := reportOn(controllertest.ConsumerQueue(t, `{}`))
 	topologytest.Equal(t, "error", nil, s.setTopology(entries, comparison, plan.Plan{}))
 	topologytest.Equal(t, "topology", entries[:256], s.status.Topology)

@@ -82,7 +82,7 @@ func TestStatusStaysWithinItsSize(t *testing.T) {
 }
 
 // examples is the number of topologies that a test draws.
-const examples = 30
+const examples = 12
 
 // The inventory forgets the bindings of sources first.
 func TestWhichBindingsAreOmitted(t *testing.T) {

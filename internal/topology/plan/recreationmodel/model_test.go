@@ -733,36 +733,37 @@ func (e *exploredRecreation) giveBack(w world, by uint8) {
 // explore visits each state once. It returns the number of states, and the path to a forbidden state; nil if none can be reached.
 // The check that no object of Warren is left behind needs a single manager: a stopped manager that has lost the lease may declare the
 // hold queue again before it exits. Then each message exists twice, and none is lost.
-func explore(without guard, spend budget) (states int, way []string) {
+func explore(without guard, spend budget) (count int, way []string) {
 	begin := world{bound: true, consumer: false, budget: spend}
 	begin.status = written{phase: diverting}
 	begin.begin(0)
-	type origin struct {
-		from world
-		by   string
+	type state struct {
+		world
+		from int    // the index of the state before
+		by   string // what led from there
 	}
-	seen := map[world]origin{begin: {}}
-	for todo := []world{begin}; len(todo) > 0; {
-		at := todo[0]
-		todo = todo[1:]
+	states, known := []state{{world: begin}}, map[world]bool{begin: true}
+	e := exploredRecreation{without: without}
+	for i := 0; i < len(states); i++ {
+		at := states[i].world
 		leavesSomething := spend.successions == 0 && at.isOver() && (at.fenced || at.hold)
 		isNew := at.status.phase == over && at.keepsOld && at.queue != oldQueue
 		if at.isLost() || at.twoDeletes || leavesSomething || isNew {
-			for step := at; step != begin; step = seen[step].from {
-				way = append([]string{seen[step].by}, way...)
+			for step := i; step != 0; step = states[step].from {
+				way = append([]string{states[step].by}, way...)
 			}
-			return len(seen), way
+			return len(states), way
 		}
-		e := exploredRecreation{without: without}
+		e.moves = e.moves[:0]
 		e.next(at)
 		for _, move := range e.moves {
-			if _, known := seen[move.to]; !known {
-				seen[move.to] = origin{at, move.what}
-				todo = append(todo, move.to)
+			if !known[move.to] {
+				known[move.to] = true
+				states = append(states, state{move.to, i, move.what})
 			}
 		}
 	}
-	return len(seen), nil
+	return len(states), nil
 }
 
 func TestNoMessageIsLostByARecreation(t *testing.T) {
