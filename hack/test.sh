@@ -47,8 +47,8 @@ pure() {
 # then Warren does not delete a queue.
 quiet=(./internal/rabbit/recreate ./internal/rabbit ./internal/rabbit/{safedelete,observe,brokermatch,change})
 
-# test/e2e and test/plugin run last and alone, because each runs as many specs at a time as the machine can bear. In extended, test/faults
-# does, too.
+# test/e2e and test/plugin run last and one at a time, because each runs as many specs at a time as the machine can bear. In extended,
+# test/faults does, too.
 quick() {
   local status=0 modules=(./... ./consumer/... ./cmd/kubectl-warren/...)
   # Beside compilers, brokers would be too slow for the tests. This compiles packages and their tests.
@@ -58,13 +58,13 @@ quick() {
   run_parts cover-rabbit.out -short -p=3 -parallel=4 "${quiet[@]}" || status=1
   local pure # beside the next ones, because these mostly wait
   mapfile -t pure < <(pure)
-  run_tests cover-pure.out -short -p=2 -skip='^Fuzz' "${pure[@]}" & # `make fuzz-seeds` runs these
+  run_tests cover-pure.out -short -p=2 -skip='^Fuzz' "${pure[@]}" & # `make fuzz-seeds` runs the fuzz tests
   # shellcheck disable=SC2046 # packages have no spaces
   run_parts cover.out -short -p=3 "${longest[@]}" $(go list -f '{{if or .TestGoFiles .XTestGoFiles}}{{.ImportPath}}{{end}}' \
     "${modules[@]}" | grep -vE '/test/(gitops|incluster|cluster|docs)$' |
     grep -vxFf <(go list "${pure[@]}" "${quiet[@]}" "${longest[@]}" "${last[@]}")) || status=1
-  wait $! || status=1
   run_parts cover-last.out -short -p=1 "${last[@]}" || status=1
+  wait $! || status=1
   ((!status)) || return "$status"
   go build -o /dev/null ./examples/orders
   go test -shuffle=on -count=1 ./test/docs # it reads all files, which takes ten times longer with -race

@@ -140,7 +140,7 @@ var _ = Describe("The deletion of a ConsumerQueue", func() {
 		}
 	})
 
-	It("does not wait if the broker is unreachable", func() {
+	It("does not wait if the broker is unreachable", Long, func() {
 		gone, suspended, never := newWorld(newest), newWorld(newest), newBareWorld(newest)
 		never.Queue("orders", typed)
 		for _, w := range []*world{gone, suspended} {

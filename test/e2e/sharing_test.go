@@ -19,7 +19,7 @@ import (
 )
 
 var _ = Describe("ConsumerQueues that share exchanges and a dead-letter queue", func() {
-	It("retain the objects of the others when some are deleted, and leave nothing when all are deleted", func() {
+	It("retain the objects of the others when some are deleted, and leave nothing when all are deleted", Long, func() {
 		vector := conformance.Named(GinkgoTB(), "seed-002-freeflow")
 		all, some := newPatientWorld(), newPatientWorld()
 		want, _ := vector.Expect(versionOf(newest))

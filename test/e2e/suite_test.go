@@ -139,10 +139,10 @@ func onEachBroker(text string, body func(broker brokers.Broker), more ...any) {
 }
 
 // togetherOnEachBroker creates one container for each broker of the matrix. Its specs share a BeforeAll, which starts
-// all slow work at the same time.
+// all slow work at the same time. They run one after another, so the container starts first.
 func togetherOnEachBroker(text string, body func(broker brokers.Broker)) {
 	GinkgoHelper()
 	for i, broker := range matrix {
-		Describe(text+", on RabbitMQ "+broker.Version, ExtendedUnless(i == 0), Ordered, ContinueOnFailure, func() { body(broker) })
+		Describe(text+", on RabbitMQ "+broker.Version, ExtendedUnless(i == 0), Ordered, Long, ContinueOnFailure, func() { body(broker) })
 	}
 }

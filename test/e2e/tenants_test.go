@@ -68,7 +68,7 @@ var attacks = map[string]func(victim, attacker *world){
 	},
 }
 
-var _ = Describe("A tenant without access to a vhost", func() {
+var _ = Describe("A tenant without access to a vhost", Long, func() {
 	for name, attack := range attacks {
 		It("gains no claim by "+name, ExtendedUnless(name == "forged intents"), func() {
 			victim := newWorld(newest)

@@ -6,6 +6,8 @@ import (
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+
+	. "github.com/warren-mq/warren/test/testenv"
 )
 
 // states returns the states in the output of `kubectl warren check -o json`, each behind its check.
@@ -25,7 +27,7 @@ func states(out string) ([]string, error) {
 const ofSuite = "--warren-namespace=warren-system"
 
 var _ = Describe("kubectl warren check", func() {
-	It("finds no fault if Warren works, and lists the deletions that would not end without a manager", func() {
+	It("finds no fault if Warren works, and lists the deletions that would not end without a manager", Long, func() {
 		w := newWorld()
 		w.queue("orders", `{}`)
 		w.Account("warren-dead-letters", "deadletterqueue_viewer_role")

@@ -106,7 +106,7 @@ var _ = Describe("kubectl warren dlq, browsing", func() {
 				" create rolebinding warren-dead-letters-deadletterqueue-editor-role --clusterrole=warren-deadletterqueue-editor-role"))), "dlq", "peek", "orders", editor)
 	})
 
-	It("names the missing role to users with the role view", func() {
+	It("names the missing role to users with the role view", Long, func() {
 		w := newWorld()
 		w.queue("orders", `{}`)
 		w.park("orders.dlq", 2)

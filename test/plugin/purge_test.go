@@ -50,7 +50,7 @@ func (w *world) purge() (*running, string) {
 }
 
 var _ = Describe("kubectl warren dlq purge", func() {
-	It("counts, asks for the number, deletes the selected messages, and leaves a record", func() {
+	It("counts, asks for the number, deletes the selected messages, and leaves a record", Long, func() {
 		w := newWorld()
 		w.queue("orders", `{}`)
 		w.park("orders.dlq", 8)
