@@ -23,14 +23,15 @@ type Health struct {
 	State State  `json:"state"`
 	// Since is when the consumer entered State.
 	Since time.Time `json:"since"`
-	// Ready reports whether messages are delivered, or will be after a pause of Consumer.Pause or the contract, and no copy of a failed
-	// message waits for the broker, except while the broker blocks publishers. It is false while the breaker is open, while the user
-	// may not publish copies, and until the broker has answered whether the user may, unless it blocks publishers.
+	// Ready reports whether messages are delivered, or will be after a pause of Consumer.Pause or of the contract. It is false while the
+	// breaker is open, and while at least as many handlers as the concurrency are stuck. It is also false while the broker refuses copies
+	// of failed messages, or while a copy waits for the broker. A copy that waits because the broker blocks publishers does not count. In
+	// StateDelivering, Ready is also false until the broker has answered whether it accepts copies, unless the broker blocks publishers.
 	Ready bool `json:"ready"`
 	// Live reports whether the consumer makes progress, even if it cannot reach the broker. It is false after the consumer has
 	// ended, and if all its handlers still run 2 s after their timeout: then only a restart helps.
 	Live bool `json:"live"`
-	// Message says why the consumer is not ready or is paused; else empty.
+	// Message describes the last error, copies that wait or would be refused, stuck handlers, or a pause; empty if there is none of these.
 	Message string `json:"message,omitempty"`
 	// Paused reports whether State is StatePaused, the limiter delays messages, or the broker blocks publishers, so that failed
 	// messages wait in the consumer.
@@ -145,7 +146,7 @@ func (s *status) clearWaitingCopy(d *Delivery) {
 }
 
 // setForbidden records the exchanges for which the broker refuses messages, and returns the former ones. The permissions are known after
-// the first call without unanswered.
+// the first call with a nil unanswered.
 func (s *status) setForbidden(refusals map[string]error, unanswered error) (before map[string]error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

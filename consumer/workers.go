@@ -46,8 +46,8 @@ func (c *workerSet) of(s *session) (found []*worker) {
 	return found
 }
 
-// handlerCounts has the number of handlers that run, of their messages, of those handlers that are stuck, and of the stuck ones that have
-// exceeded their own deadline.
+// handlerCounts counts the handlers that run (active), their messages (inFlight), and the handlers that are stuck. overdue counts the
+// stuck handlers whose deadline passed more than abandonWait ago.
 type handlerCounts struct{ active, inFlight, stuck, overdue int }
 
 func (c *workerSet) count() (counts handlerCounts) {

@@ -74,7 +74,8 @@ type ConsumerQueueSpec struct {
 	// +optional
 	DeletionPolicy DeletionPolicy `json:"deletionPolicy,omitempty"`
 
-	// suspend stops all reads and writes at the broker for this resource.
+	// suspend stops all reads and writes at the broker for this resource. If a recreation is in phase Swapping, or if its work is
+	// running, that phase or work ends first.
 	// +kubebuilder:default=false
 	// +optional
 	Suspend bool `json:"suspend,omitempty"`

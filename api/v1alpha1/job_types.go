@@ -7,7 +7,8 @@ const Unlimited = "Unlimited"
 
 // DeadLetterSelector chooses dead letters. A dead letter must match all fields that are given.
 type DeadLetterSelector struct {
-	// ids of messages: hashes of content, headers and origin. Messages with the same content, headers and origin share an ID.
+	// ids of messages. An ID is a hash of exchange, routing key, properties, headers and body, without the delivery counts of RabbitMQ.
+	// Identical messages share an ID.
 	// +listType=set
 	// +kubebuilder:validation:MinItems=1
 	// +kubebuilder:validation:MaxItems=1000

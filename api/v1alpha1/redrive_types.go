@@ -59,9 +59,9 @@ type RedriveSpec struct {
 	// +optional
 	MaxFailures *int32 `json:"maxFailures,omitempty"`
 
-	// removeHeaders are headers that the Redrive removes from messages, in addition to the headers of RabbitMQ, and to those in
-	// which Warren's consumers count attempts and describe failures. If your application counts attempts in another header, name it
-	// here.
+	// removeHeaders names further headers that the Redrive removes from messages. It always removes the headers of RabbitMQ, and the
+	// headers in which Warren's consumers count attempts and describe failures. If your application counts attempts in another header,
+	// name that header here.
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=32
 	// +kubebuilder:validation:items:MinLength=1
@@ -174,7 +174,7 @@ type RedriveFailure struct {
 	// +required
 	Reason string `json:"reason,omitempty"`
 
-	// message is what the broker answered.
+	// message describes why the message could not be moved, for example the answer of the broker.
 	// +kubebuilder:validation:MaxLength=1024
 	// +optional
 	Message string `json:"message,omitempty"`

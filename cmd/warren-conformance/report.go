@@ -40,7 +40,6 @@ func printReport(out io.Writer, results []result) {
 	fmt.Fprintf(out, "%d of %d pitfalls failed\n", failed, tried)
 }
 
-// printPitfalls prints the table of pitfalls.
 func printPitfalls(out io.Writer) {
 	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(table, "PITFALL\tRULE\tMISTAKE")

@@ -20,7 +20,6 @@ const (
 	trialTimeout = 3 * time.Minute
 )
 
-// result is the outcome of one pitfall.
 type result struct {
 	pitfall pitfall
 	// skipped is the reason for not trying the pitfall, or "".

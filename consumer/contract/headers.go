@@ -164,7 +164,6 @@ func (c Contract) failedElsewhere(headers map[string]any) bool {
 	return failed != "" && failed != c.Queue
 }
 
-// deleteFailure deletes the headers that describe a failure.
 func deleteFailure(headers map[string]any) {
 	for _, name := range []string{
 		HeaderFailureKind, HeaderFailureMessage, HeaderFailureTime, HeaderFailureQueue, HeaderFailureClient,

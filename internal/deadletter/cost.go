@@ -131,7 +131,7 @@ func isConstant(expression ast.Expr) bool {
 // charges adds the costs that CEL undercharges: operations on strings, whose type may be unknown at compile time, and comparisons of lists
 // and maps.
 type charges struct {
-	// patterns has the parts of each pattern that the expression matches.
+	// patterns maps each pattern of the expression to its number of parts; see patternParts.
 	patterns map[string]int
 }
 

@@ -66,7 +66,6 @@ const slowEvaluation = 5 * time.Millisecond
 // together use one core, and leave the other cores to other work.
 var slowLane sync.Mutex
 
-// evaluate evaluates the expression for a message.
 func (e *compiledExpression) evaluate(deadLetter Message, now time.Time) (ref.Val, error) {
 	if e.isSlow.Load() {
 		slowLane.Lock()
@@ -78,7 +77,6 @@ func (e *compiledExpression) evaluate(deadLetter Message, now time.Time) (ref.Va
 	return result, err
 }
 
-// compileExpression checks and compiles an expression.
 func compileExpression(expression string) (*compiledExpression, error) {
 	if len(expression) > MaxExpressionBytes {
 		return nil, fmt.Errorf("is %d bytes long, at most %d are allowed", len(expression), MaxExpressionBytes)

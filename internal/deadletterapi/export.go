@@ -147,8 +147,8 @@ func (c chain) with(id string) chain {
 // chunk is one browse of an export. It skips the messages that earlier browses exported, and exports the messages behind them.
 type chunk struct {
 	out *stream
-	// written identifies all exported messages, and before the messages that earlier browses exported. passed identifies the messages
-	// that this browse has skipped so far.
+	// written identifies all exported messages. before identifies the messages that earlier browses exported, and passed the messages that
+	// this browse has skipped so far.
 	written        *chain
 	before, passed chain
 }

@@ -29,7 +29,7 @@ type label struct {
 	cleared chan struct{}
 }
 
-// Start removes a label that remains from a leadership before the container of the pod was restarted.
+// Start removes the label that the pod may still have from before a restart of its container.
 func (l label) Start(ctx context.Context) error {
 	defer close(l.cleared)
 	l.patch(ctx, nil)

@@ -61,12 +61,12 @@ var (
 		"Messages that a recreation still has to move in its phase; 0 while it waits.",
 		"namespace", "name")
 	RecreationMessages = counter("warren_recreation_messages_moved_total",
-		"Messages that recreations have moved: direction is to_backlog, into the backlog queue, or back, into the queue.",
+		"Messages that recreations have moved. direction is to_backlog for moves to the backlog queue, and back for moves to the queue.",
 		"direction")
 	RecreationPastBindings = counter("warren_recreation_past_bindings_total",
 		"Messages that clients published to a queue by its name while Warren recreated it.")
 	RecreationFence = histogram("warren_recreation_fence_seconds",
-		"How long a fence refused messages to a queue during its recreation. Publishers to its name got nacks.",
+		"How long a fence refused messages to a queue during its recreation. Clients that published to the queue by its name got nacks.",
 		refreshBuckets)
 	RecreationSwap = histogram("warren_recreation_swap_seconds",
 		"Maximum time for which a queue did not exist during its recreation.",
@@ -180,8 +180,8 @@ var (
 // Waiting.
 var (
 	LimiterWaits = histogram("warren_limiter_wait_duration_seconds",
-		"How long ConsumerQueues, Redrives and Purges waited for a slot at a broker. At most half of the workers may write to one "+
-			"broker or for one namespace at the same time, and at most a quarter to slow brokers.",
+		"How long ConsumerQueues, Redrives and Purges waited for a slot at a broker. Each kind has its own slots. At most half of them "+
+			"are for one broker or one namespace, and at most a quarter for slow brokers.",
 		waitBuckets)
 	LimiterWaiting = gauge("warren_limiter_waiting",
 		"ConsumerQueues that wait for a slot at a broker.")

@@ -45,7 +45,7 @@ const (
 	// Unplaced means that the location of the ConsumerQueue is unknown until its connection opens.
 	Unplaced
 	// Perhaps means that the ConsumerQueue is at a cluster of the same name. Warren removes no object that the ConsumerQueue may need, but
-	// refuses no other ConsumerQueue because of it.
+	// does not refuse another ConsumerQueue because of this one.
 	Perhaps
 	// Same means that the ConsumerQueue is at the location.
 	Same

@@ -326,7 +326,7 @@ func TestConnectionsAreListedOnceForManyFences(t *testing.T) {
 		}),
 	))
 	logger := funcr.New(func(_, line string) {
-		if strings.Contains(line, "Cannot clear a fence") {
+		if strings.Contains(line, "Cannot take down a fence") {
 			kept.Add(1)
 		}
 	}, funcr.Options{})

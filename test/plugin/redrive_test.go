@@ -222,7 +222,7 @@ var _ = Describe("kubectl warren dlq", func() {
 		moved := w.answer("yes\n", "dlq", "redrive", "orders")
 		Expect(moved).To(SatisfyAll(HaveField("Code", 0),
 			HaveField("Out", ContainSubstring("The messages cannot be counted")),
-			HaveField("ErrOut", ContainSubstring("to the main queue, 100 a second, uncounted, one at a time? [y/N]")),
+			HaveField("ErrOut", ContainSubstring("to the main queue, 100 a second, one at a time, without a count? [y/N]")),
 			HaveField("Out", ContainSubstring("Completed: 4 of 4 messages moved"))))
 	})
 

@@ -25,7 +25,6 @@ type queue struct {
 	singleActive     bool
 }
 
-// message is a message in a queue.
 type message struct {
 	content    amqp.Publishing
 	exchange   string

@@ -200,8 +200,9 @@ func (p *Pool) get(key types.NamespacedName) (openConnection, bool) {
 	return found, ok
 }
 
-// OtherNamespaces reports for each open connection of another namespace whether it was shown to lead to the vhost of a connection. It
-// leaves out connections whose AMQP connection was never matched.
+// OtherNamespaces returns the open connections of other namespaces to vhosts of the same name as that of the connection of. A value is true
+// if its connection was shown to lead to the same vhost as of. OtherNamespaces leaves out connections whose AMQP connection was never
+// matched.
 func (p *Pool) OtherNamespaces(ctx context.Context, namespace string, of *Broker) (map[client.ObjectKey]bool, error) {
 	p.mu.Lock()
 	others := map[client.ObjectKey]*Broker{}

@@ -40,8 +40,8 @@ func (v *vhostScope) claim(ctx context.Context, comparison plan.Comparison, deci
 		return nil, err
 	}
 	defer release()
-	// The connection of the former holder of the lock may have been matched after this reconciliation began, so its location was unknown
-	// until now.
+	// The ConsumerQueue that held the lock before may have a connection that was matched only after this reconciliation began. The first
+	// view then did not know the location of that ConsumerQueue.
 	if v.peers, err = v.view(ctx, v.cq, v.connection, v.location, v.version); err != nil {
 		return nil, err
 	}

@@ -25,7 +25,7 @@ func (s *vhostScope) sharedVHost() []v1alpha1.Advisory {
 	}
 	return []v1alpha1.Advisory{{
 		Code: v1alpha1.AdvisorySharedVHost, Name: s.location.VHost,
-		Message: why + ". Until it stops, this instance removes nothing, because the other one may need the objects. " +
+		Message: why + ". Until that instance stops, this one removes nothing, because the other instance may need the objects. " +
 			"Give each instance its own vhost",
 	}}
 }

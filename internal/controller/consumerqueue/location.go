@@ -80,8 +80,8 @@ func (r *Reconciler) openedVHostBefore(
 }
 
 // SharesQueue reports whether another ConsumerQueue wants the queue at a location that may be the same. A ConsumerQueue of another
-// namespace counts at any location if this namespace shares the queue with it. known is false if the index lacks the ConsumerQueue, or if
-// the broker does not show which connections lead to the location.
+// namespace counts at any location if this namespace shares the queue with it. known is false if cq has no open connection, if the index
+// lacks cq, or if the broker does not show which connections lead to the location.
 func (r *Reconciler) SharesQueue(
 	ctx context.Context, cq *v1alpha1.ConsumerQueue, queue string, version vhost.Version,
 ) (shares, known bool) {

@@ -374,6 +374,6 @@ func (v *vhostScope) finishRecreation(ctx context.Context, status v1alpha1.Recre
 // beginRecreation writes the first phase of a recreation, and begins it.
 func (v *vhostScope) beginRecreation(ctx context.Context, status v1alpha1.RecreationStatus) error {
 	v.addEvent(corev1.EventTypeNormal, eventRecreationStarted, "Recreate", fmt.Sprintf(
-		"recreation %s of queue %q has begun; %d messages are ready", status.ID, status.Queue, status.Remaining))
+		"recreation %s of queue %q has begun; ready messages: %d", status.ID, status.Queue, status.Remaining))
 	return v.beginWork(ctx, status, "")
 }

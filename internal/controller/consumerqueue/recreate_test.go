@@ -656,7 +656,7 @@ func TestAnUncertainDeleteIsKeptInTheStatus(t *testing.T) {
 	status := w.get().Status.Recreation
 	topologytest.Equal(t, "phase", v1alpha1.RecreationSwapping, status.Phase)
 	topologytest.Equal(t, "delete sent", true, status.DeleteSent)
-	topologytest.Equal(t, "message", `queue "orders" is proven empty, deleted and declared: no answer`,
+	topologytest.Equal(t, "message", `Warren proves queue "orders" empty, deletes it and declares it again: no answer`,
 		conditions.Ready(w.get().Status.Conditions).Message)
 	w.engine.taken()
 	w.engine.set(func(m *memoryRecreator) { delete(m.during, v1alpha1.RecreationSwapping) })

@@ -17,6 +17,7 @@ import (
 	"github.com/warren-mq/warren/internal/controller/conditions"
 	"github.com/warren-mq/warren/internal/metrics"
 	"github.com/warren-mq/warren/internal/rabbit/recreate"
+	"github.com/warren-mq/warren/internal/text"
 	"github.com/warren-mq/warren/internal/topology"
 	"github.com/warren-mq/warren/internal/topology/plan"
 	"github.com/warren-mq/warren/internal/vhost"
@@ -257,7 +258,8 @@ func (v *vhostScope) endOfPhase(status v1alpha1.RecreationStatus, result phaseRe
 		if ended.Accepts {
 			advice = "make publishers publish through an exchange"
 		}
-		ended.Message = fmt.Sprintf("%d messages came to queue %q past its bindings: %s", past, status.Queue, advice)
+		ended.Message = fmt.Sprintf("%s reached queue %q by its name, past its bindings: %s",
+			text.Count(past, "message"), status.Queue, advice)
 		return ended
 	}
 	if result.err == nil {

@@ -162,7 +162,7 @@ func (t *teardown) restoreTiers(ctx context.Context, trouble error) error {
 		return trouble
 	}
 	if err := t.connection.Apply(ctx, missing); err != nil {
-		return fmt.Errorf("declare the delay tiers again that are missing beside the main queue: %w; it was not deleted: %s",
+		return fmt.Errorf("Warren cannot declare the missing delay tiers again (%w), and did not delete the main queue (%s)",
 			err, conditions.ErrorSummary(trouble))
 	}
 	names := make([]string, len(missing.Queues))
@@ -323,7 +323,8 @@ func whyRetained(step plan.Teardown, queue string) string {
 // deletedListingLag is how long another node of the broker may still list a deleted queue.
 const deletedListingLag = 5 * time.Second
 
-// checkRedeclared returns an error if a deleted queue exists again. Another client has declared it, and might do so after each deletion.
+// checkRedeclared returns an error if a deleted queue is listed again. Within deletedListingLag, the list may be old, so the deletion is
+// retried. Later, another client has declared the queue, and might do so after each deletion, so a retry cannot help.
 func (t *teardown) checkRedeclared(observed vhost.Observed) error {
 	queue, since := t.deletions.Reappeared(t.key(), func(queue string) bool {
 		_, exists := observed.Queues[queue]
@@ -333,7 +334,7 @@ func (t *teardown) checkRedeclared(observed vhost.Observed) error {
 	case queue == "":
 		return nil
 	case since < deletedListingLag:
-		return fmt.Errorf("queue %q was deleted and is listed again", queue)
+		return fmt.Errorf("queue %q was deleted, and the broker lists it. The list may be old, or another client has declared the queue again", queue)
 	}
 	return fmt.Errorf("%w: queue %q was deleted, and another client declared it again", errNeeded, queue)
 }

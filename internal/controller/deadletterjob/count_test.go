@@ -66,7 +66,7 @@ func TestAJobWaitsForAWorkerToCount(t *testing.T) {
 	done, _ := w.Reconciler.Limiter.TryAcquire("other:5672", client.ObjectKey{Namespace: "d", Name: "other"})
 	ready := conditions.Ready(w.reconcile().Status.Conditions)
 	topologytest.Equal(t, "reason", "Queued", ready.Reason)
-	if !strings.Contains(ready.Message, "leave no worker free") {
+	if !strings.Contains(ready.Message, "has no slot to count") {
 		t.Error(ready.Message)
 	}
 	for _, done := range append(release, done) {

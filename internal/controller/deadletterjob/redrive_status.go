@@ -46,10 +46,12 @@ func redriveOutcome(status *v1alpha1.RedriveStatus, dryRun bool, limit *int32, h
 			"%s. The failed messages remain in queue %q, and status.failures lists the first of them",
 			redriveSummary(status, dryRun), status.Source)
 	case errors.Is(err, mover.ErrWaitedTooLong):
-		return failed(v1alpha1.ReasonWaitedTooLong, "%s; %s. Queue %q has a delivery limit: each further attempt could lose a message",
+		return failed(v1alpha1.ReasonWaitedTooLong, "%s; %s. Queue %q has a delivery limit, so each further attempt could lose a message. "+
+				"Create another Redrive when the destination accepts messages",
 			redriveSummary(status, dryRun), conditions.ErrorSummary(err), status.Source)
 	case errors.Is(err, mover.ErrUnknownReturn):
-		return failed(v1alpha1.ReasonUnknownReturn, "%s; %s", redriveSummary(status, dryRun), conditions.ErrorSummary(err))
+		return failed(v1alpha1.ReasonUnknownReturn, "%s; %s, so Warren cannot tell which messages arrived. "+
+			"Create another Redrive, and report a defect", redriveSummary(status, dryRun), conditions.ErrorSummary(err))
 	case err != nil:
 		return taskFailed(Redrive, &status.JobStatus, redriveSummary(status, dryRun), err)
 	case dryRun && limit != nil && *status.Moved > int64(*limit):

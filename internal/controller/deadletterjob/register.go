@@ -171,8 +171,8 @@ func (e *Entry) RecordRemoval() {
 	r.removals[e.queue] = r.turns
 }
 
-// Removals returns how many turns of jobs that remove messages there were at all queues, and the number of the last of them at this
-// queue. If last is larger than turns was during an earlier turn of the user, a job may have removed messages of the queue since.
+// Removals returns two numbers. turns is how many turns so far were of jobs that remove messages, at any queue. last is the number of the
+// latest such turn at this queue. If last is larger than an earlier value of turns, a job may have removed messages of this queue since.
 func (e *Entry) Removals() (turns, last int) {
 	r := e.register
 	r.mu.Lock()

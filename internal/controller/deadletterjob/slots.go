@@ -19,7 +19,6 @@ const (
 	slotKept = 30 * time.Second
 )
 
-// slotLimit is a limit of slots.
 type slotLimit string
 
 const (

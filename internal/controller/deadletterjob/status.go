@@ -147,8 +147,8 @@ func taskFailed(kind Kind, status *v1alpha1.JobStatus, summary string, err error
 	}
 	if errors.Is(err, mover.ErrTooManyHeld) {
 		return failed(v1alpha1.ReasonTooManyToHold,
-			"%s; %s. More messages of queue %q would stay than one connection can hold. Move the first messages of the queue without a "+
-				"selector, or raise channel_max of the broker, then create another %s",
+			"%s; %s. Move the first messages of queue %q without a selector, or raise channel_max of the broker, "+
+				"then create another %s",
 			summary, conditions.ErrorSummary(err), status.Source, kind)
 	}
 	if errors.Is(err, mover.ErrTooSlow) {

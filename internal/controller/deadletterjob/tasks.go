@@ -239,7 +239,6 @@ func (t Task) needsAtMost() bool {
 	return t.runs() && !t.config.DryRun && isAtMostDue(t.config, t.Progress, t.settings)
 }
 
-// change changes the settings of a running move.
 func (t *Tasks) change(key Key, settings mover.Settings) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -22,8 +22,8 @@ import (
 	"github.com/warren-mq/warren/internal/controller/fairqueue"
 )
 
-// workers is how many jobs of a kind are reconciled at a time. Half of them may be of one namespace, because counting takes
-// seconds if the broker does not answer.
+// workers is how many jobs of a kind are reconciled at a time. At most half of them count messages for one namespace, because a count
+// takes seconds if the broker does not answer.
 const workers = 4
 
 // Setup adds the controller of a kind to a manager.

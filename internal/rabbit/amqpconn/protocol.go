@@ -45,7 +45,6 @@ type protocol struct {
 	channels map[uint16]*channelState
 }
 
-// channelState is the state of an open channel.
 type channelState struct {
 	replies  int // requests without an answer
 	gets     int // the number of basic.get requests among them

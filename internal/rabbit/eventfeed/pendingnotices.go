@@ -24,7 +24,6 @@ type PendingNotices struct {
 	overdue *time.Timer
 }
 
-// bindingEnds are the source and destination of a binding.
 type bindingEnds struct {
 	source, destination string
 	toExchange          bool

@@ -34,7 +34,7 @@ const (
 // warren-recreate.
 var fenceNames = regexp.MustCompile(`^warren-(` + ofDeletion + `|` + ofRecreation + `)-(\d{1,12})-[A-Z0-9]{6}:([^:]*):`)
 
-// String returns a new unique name. It ends with the name of a queue, for users of the management UI.
+// String returns a new unique name. The name ends with at most the first 64 bytes of the queue's name, for users of the management UI.
 func (f Name) String(queue string) string {
 	const readable = 64
 	for len(queue) > readable {

@@ -26,7 +26,7 @@ type Answer struct {
 	// Room is the memory of the decoded items, and of the JSON that is being decoded.
 	Room *Room
 	Held int64 // memory of the decoded items, in bytes
-	// counted is how many bytes of the JSON List has already counted in Held.
+	// counted is the number of JSON bytes that List has already counted in Held.
 	counted int64
 }
 

@@ -51,9 +51,9 @@ func versionsOf(nodes []Node) []string {
 	return versions
 }
 
-// Members returns the number of nodes of the cluster, and the number of members of each wanted queue that has fewer members than
-// nodes. known is the number of nodes at the last Probe, or zero if the user may not list nodes. Members also counts the nodes on
-// which a queue of the vhost has a member, and returns the larger number.
+// Members returns few, the wanted queues that have fewer members than the cluster has nodes, with their numbers of members. known is the
+// number of nodes at the last Probe, or zero if the user may not list nodes. If known is 1, Members lists the nodes again. nodes is the
+// larger of that number and the number of nodes on which a queue of the vhost has a member.
 func (c *Client) Members(
 	ctx context.Context, known int, wanted func(queue string) bool,
 ) (nodes int, few map[string]int, err error) {

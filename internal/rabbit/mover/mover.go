@@ -185,7 +185,7 @@ var (
 	ErrUnreadable = errors.New("the broker cannot deliver a message of the queue")
 	// ErrTooSlow: a pass ended before it had examined all messages, and moved none. The next pass would begin at the head of the queue
 	// again.
-	ErrTooSlow = errors.New("messages may be held for a limited time, and examining all of them takes longer")
+	ErrTooSlow = errors.New("examining all messages takes longer than Warren may hold them")
 	// ErrTooManyHeld: more messages stay in the queue than one connection can hold until the end of a pass.
 	ErrTooManyHeld = errors.New("too many messages stay in the queue to hold all of them")
 	// ErrWaitedTooLong: the destination does not accept the message of a limited move. RabbitMQ closes the channel of a consumer

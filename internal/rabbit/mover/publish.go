@@ -80,7 +80,6 @@ func (p *pass) answered(number uint64) error {
 	return nil
 }
 
-// count counts a moved or deleted message.
 func (m *move) count(message *amqp.Delivery) {
 	m.moved++
 	if m.countsApart(message) {

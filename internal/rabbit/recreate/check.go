@@ -15,8 +15,8 @@ import (
 	"github.com/warren-mq/warren/internal/vhost"
 )
 
-// Check returns an Error with a Reason if the state of the broker does not allow a recreation. It declares nothing. To
-// find out permissions, it removes what a recreation that has not begun cannot have; see checkPermissions.
+// Check returns an Error with a Reason if the state of the broker does not allow a recreation. It declares
+// nothing. To find out permissions, it tries to remove objects that do not exist before a recreation; see checkPermissions.
 func (r *Recreator) Check(ctx context.Context, rec Recreation) error {
 	name := rec.Queue.Name
 	switch {
@@ -223,8 +223,8 @@ func (r *Recreator) checkDeadLetters(ctx context.Context, rec Recreation, info *
 	case err != nil:
 		return err
 	case source != "" && !rec.Moves:
-		return refuse(MessagesPending, "queue %q must wait: queue %q dead-letters to it at most once, and must first have no messages "+
-			"and no consumers", name, source)
+		return refuse(MessagesPending, "queue %q cannot be recreated until queue %q has no messages and no consumers, because that queue "+
+			"dead-letters to it at most once", name, source)
 	case source != "":
 		return refuseSource(name, source)
 	case info == nil || !rec.Moves:
@@ -251,7 +251,7 @@ func (r *Recreator) checkSources(ctx context.Context, queue string) error {
 }
 
 func refuseSource(queue, source string) error {
-	return refuse(LossyDeadLetters, "queue %q dead-letters at most once to %q and is in use: its dead letters could be lost", source, queue)
+	return refuse(LossyDeadLetters, "queue %q dead-letters at most once to queue %q and has messages or consumers, so its dead letters could be lost", source, queue)
 }
 
 // findLossySource returns another queue that is in use, and that may dead-letter to the queue by its name and at most once; empty if there

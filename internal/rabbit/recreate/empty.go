@@ -9,6 +9,7 @@ import (
 	"github.com/warren-mq/warren/internal/deadletter"
 	"github.com/warren-mq/warren/internal/rabbit/brokererr"
 	"github.com/warren-mq/warren/internal/rabbit/safedelete"
+	"github.com/warren-mq/warren/internal/text"
 )
 
 const (
@@ -71,7 +72,7 @@ func (r Recreation) isPast(message *amqp.Delivery) bool {
 // be deleted.
 func (r Recreation) checkPast(past int) error {
 	if past > 0 && !r.AcceptsPast {
-		return refuse(PublishersPastBindings, "queue %q: %d messages came past its bindings", r.Queue.Name, past)
+		return refuse(PublishersPastBindings, "%s reached queue %q by its name, past its bindings", text.Count(past, "message"), r.Queue.Name)
 	}
 	return nil
 }

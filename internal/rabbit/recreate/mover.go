@@ -53,8 +53,9 @@ func maxMoved(ready int) int { return 2*ready + 5000 }
 const maxFailures = 100
 
 // move moves messages until fewer than endBelow are ready. It fails if a message cannot be moved. A move back first moves the messages
-// behind that message. A move ends if another client has deleted the queue, the destination or its binding, because the caller declares the
-// destination and its binding, and continues without the queue. It drops sentinels that a crash has left behind.
+// behind that message. A move ends if another client has deleted the queue, the destination or the destination's binding. When the caller
+// retries, it declares the destination and the binding again, and continues without the queue. move drops sentinels that a crash has left
+// behind.
 func (r *Recreator) move(ctx context.Context, m move, report func(Progress)) (Progress, error) {
 	var latest Progress
 	limit := &depthLimit{}

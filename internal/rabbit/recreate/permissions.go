@@ -14,10 +14,10 @@ import (
 // ownNames matches the names of all objects that a recreation declares.
 const ownNames = "^warren-(hold|backlog|back|probe)-"
 
-// checkPermissions refuses a recreation whose user may not configure, write or read the names of its objects. RabbitMQ checks permissions
-// before it looks for an object, so checkPermissions removes what a recreation that has not begun cannot have: exchanges with the names of
-// the objects, and bindings from each name to itself. A manager that no longer leads may do that while another one recreates the queue.
-// RabbitMQ then retains the exchanges that have bindings.
+// checkPermissions refuses a recreation whose user may not configure, write or read the names of its objects. It tries to remove exchanges
+// with these names, and a binding from each name to itself. Before a recreation begins, none of them exists, so nothing is removed.
+// RabbitMQ checks permissions first. A former leader may call checkPermissions while the new leader recreates the queue. RabbitMQ then
+// retains the exchanges that have bindings.
 func (r *Recreator) checkPermissions(ctx context.Context, rec Recreation) error {
 	names := []string{rec.probe()}
 	if !rec.WithoutHold {

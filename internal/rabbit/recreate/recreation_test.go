@@ -1137,7 +1137,7 @@ func TestRecreationIsRefused(t *testing.T) {
 			setup: holding(toOrders), change: moves, reason: recreate.LossyDeadLetters, says: `queue "source" dead-letters at most once to "orders"`,
 		},
 		"a queue that dead-letters to it at most once, and it waits until it is empty": {
-			setup: holding(toOrders), reason: recreate.MessagesPending, says: `must wait: queue "source" dead-letters to it at most once`,
+			setup: holding(toOrders), reason: recreate.MessagesPending, says: `until queue "source" has no messages and no consumers`,
 		},
 		"a queue that dead-letters to it at least once": {setup: holding(atLeastOnce), change: moves},
 		"a queue that drops messages, so its dead letters come at most once": {

@@ -332,7 +332,6 @@ func (d *Deleter) gone(queue string) {
 // count changes the maximum number of sentinels in a queue, and returns the new number.
 func (b *batch) count(queue string, change int) int { return b.inside.count(queue, change) }
 
-// search returns a search for the sentinels of a fence.
 func (b *batch) search(f fence.Fence) *search {
 	return &search{
 		Deleter: b.deleter, fence: f, cluster: b.cluster, missing: b.count, gone: b.gone, published: b.published,

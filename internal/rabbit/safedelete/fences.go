@@ -9,7 +9,7 @@ import (
 )
 
 // Fences returns the names of this Owner's policies that may make queues refuse messages: fences that this connection has put up and not
-// lifted, and fences that the last refresh showed. After each refresh the Deleter takes down the leftover fences of the owner.
+// taken down, and fences that the last refresh showed. After each refresh the Deleter takes down the leftover fences of the owner.
 func (d *Deleter) Fences() []string {
 	standing := d.deletions.all()
 	d.observer.View(func(known *snapshot.Snapshot) {
@@ -22,7 +22,7 @@ func (d *Deleter) Fences() []string {
 	return slices.Sorted(maps.Keys(standing))
 }
 
-// all returns the fences of deletions, by policy name: true while in use, false if a fence could not be lifted.
+// all returns the fences of deletions, by policy name: true while in use, false if a fence could not be taken down.
 func (r *register) all() map[string]bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -10,7 +10,7 @@ import (
 )
 
 // determinePolicies determines the policies that apply to a queue. It asks the broker only if Warren cannot evaluate a pattern, because up
-// to 4.0 the broker reports changes seconds late, and may still report a fence that was lifted.
+// to 4.0 the broker reports changes seconds late, and may still report a fence that was taken down.
 func (p preflight) determinePolicies(ctx context.Context, queue string, now *queueStats, policies []vhost.Policy) error {
 	user, unclear := holdingPolicy(queue, policies, false)
 	operator, unclearOperator := holdingPolicy(queue, policies, true)

@@ -12,7 +12,7 @@ import (
 	"github.com/warren-mq/warren/internal/vhost"
 )
 
-// proof proves queues empty, with sentinels that only an empty queue takes.
+// proof proves queues empty: behind a fence, a queue accepts a sentinel only if the queue is empty.
 type proof struct{ *batch }
 
 // verdict is the result of an attempt to prove a queue empty.

@@ -30,9 +30,8 @@ const (
 // recovery takes down fences that a crash has left behind.
 type recovery struct{ *Deleter }
 
-// ClearLeftovers begins to take down the fences in the snapshot that a crash has left behind. The read of the snapshot began at the given
-// time. The next refresh retries after a failure. The refreshing goroutine calls ClearLeftovers, which does not wait for the end of the
-// work.
+// ClearLeftovers starts to take down fences that a crash has left behind and that the snapshot shows. It does not wait for the end of that
+// work, because the refreshing goroutine calls it. read is when the read of the snapshot began. After a failure, the next refresh retries.
 func (d *Deleter) ClearLeftovers(read time.Time) {
 	if state := d.observer.State(); !state.MayWritePolicies || !state.Matched || !d.HoldsLease() {
 		return
@@ -60,7 +59,7 @@ func (d *Deleter) ClearLeftovers(read time.Time) {
 				continue
 			}
 			d.deletions.forget(stray.policy.Name)
-			d.Log.Info("Cleared a leftover fence", "vhost", d.VHost, "policy", stray.policy.Name)
+			d.Log.Info("Took down a leftover fence", "vhost", d.VHost, "policy", stray.policy.Name)
 		}
 	})
 }
@@ -77,7 +76,7 @@ func (r recovery) logFailure(policy string, reason error) {
 	if r.deletions.recordFailure(policy, reason.Error()) {
 		return
 	}
-	r.Log.Info("Cannot clear a fence; Warren retries after each refresh", "vhost", r.VHost,
+	r.Log.Info("Cannot take down a fence; Warren retries after each refresh", "vhost", r.VHost,
 		"policy", policy, "reason", reason.Error())
 }
 
@@ -121,13 +120,14 @@ type leftover struct {
 	isBare bool
 }
 
-// leftoverFences returns fences that this connection could not lift, fences of its owner that it did not put up, and fences of
+// leftoverFences returns fences that this connection could not take down, fences of its owner that it did not put up, and fences of
 // other owners that were seen unchanged for longer than any deletion takes. It leaves out fences that a deletion of this process
 // needs, on any connection. It ignores the time in the name of a fence: another clock may have written it, and the process that put
 // the fence up may have been stopped for a while.
 //
-// A recreation takes its own fences down; see ClearRecreation. If the recreation does not continue, Warren cannot detect when its delete
-// has ended. Its fence is closed for longer while a delete may be running, so the fence must have been unchanged for longer.
+// A recreation takes its own fences down; see ClearRecreation. If a recreation does not continue, Warren cannot detect when the delete of
+// the queue has ended. A recreation keeps its fence closed while that delete may be running, so such a fence must have been unchanged for
+// longer, by Timeouts.Vanish.
 //
 // Only the leader works for an owner. A former leader lost the lease longer ago than the budget lasts, and no longer deletes anything; see
 // deleteOne. Its fences are taken down before the sentinels expire, once no delete that it sent is running; see checkNoDelete.
@@ -217,7 +217,7 @@ func (r recovery) clearLeftover(ctx context.Context, cluster string, stray lefto
 const maxClockDifference = time.Minute
 
 // publishedAfter returns a time before the first sentinel of a fence was published. The name of the fence contains the time when the
-// fence was set up, by the clock of the manager that set it up. The clocks of other owners are unknown, so it returns zero for their
+// fence was put up, by the clock of the manager that put it up. The clocks of other owners are unknown, so it returns zero for their
 // fences.
 func (r recovery) publishedAfter(policy string) time.Time {
 	name, own := fence.ParseName(policy)
@@ -269,7 +269,7 @@ func (r recovery) checkNotConnected(stray leftover, connections func() (mayHave 
 	}
 	mayHave, err := connections()
 	if err == nil && mayHave(name.Owner) {
-		err = r.errs.Fail(brokererr.ErrShared, "another instance, as owner %s, recreates a queue", name.Owner)
+		err = r.errs.Fail(brokererr.ErrShared, "owner %s belongs to another instance, which may be connected and may still recreate the queue", name.Owner)
 	}
 	return err
 }

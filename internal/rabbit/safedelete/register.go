@@ -133,7 +133,7 @@ func (r *register) begin(ctx context.Context, queues []string) (context.Context,
 }
 
 // trackFence records that a fence is in use, so that it does not count as left behind. untrackFence records the end of the use. From then
-// on, a fence that could not be lifted counts as left behind.
+// on, a fence that could not be taken down counts as left behind.
 func (r *register) trackFence(name string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

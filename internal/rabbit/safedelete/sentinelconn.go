@@ -189,7 +189,6 @@ func (s *sentinelConn) rest(l *alarmedLink) {
 	}
 }
 
-// close closes the connection for good.
 func (s *sentinelConn) close() {
 	s.mu.Lock()
 	l := s.current

@@ -56,7 +56,7 @@ func (b *batch) undo(ctx context.Context, reason error) error {
 	return reason
 }
 
-// takeDown lifts a fence, unless RabbitMQ may still be deleting one of its queues: a message that such a queue takes would be lost.
+// takeDown takes a fence down, unless RabbitMQ may still be deleting one of its queues: a message that such a queue takes would be lost.
 func (b *batch) takeDown(ctx context.Context, f fence.Fence, vanishing []string) error {
 	for _, queue := range f.Queues {
 		if slices.Contains(vanishing, queue) {

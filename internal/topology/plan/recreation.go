@@ -220,7 +220,7 @@ func (r Recreation) Permit(m Moment) Verdict {
 		return r.approvalNeeded(m)
 	}
 	if wait := retryWait(m); wait > 0 {
-		message := fmt.Sprintf("the recreation of queue %q was backed out because %s. Warren tries again %s after that",
+		message := fmt.Sprintf("the recreation of queue %q was backed out because %s. Warren tries again %s after that recreation ended",
 			r.Queue.Name, last.Message, contract.Duration(waitAfter(*last)))
 		return Verdict{Reason: v1alpha1.ReasonRecreationPending, Message: message, Again: wait}
 	}

@@ -188,13 +188,13 @@ func DescribeWork(status v1alpha1.RecreationStatus) string {
 	var parts []string
 	switch status.Phase {
 	case v1alpha1.RecreationDiverting:
-		parts = append(parts, "the bindings of "+queue+" are moved to queue "+status.Hold)
+		parts = append(parts, fmt.Sprintf("Warren moves the bindings of %s to queue %q", queue, status.Hold))
 	case v1alpha1.RecreationEmptying:
-		parts = append(parts, "the messages of "+queue+" are moved to queue "+status.Backlog)
+		parts = append(parts, fmt.Sprintf("Warren moves the messages of %s to queue %q", queue, status.Backlog))
 	case v1alpha1.RecreationSwapping:
-		parts = append(parts, queue+" is proven empty, deleted and declared")
+		parts = append(parts, "Warren proves "+queue+" empty, deletes it and declares it again")
 	case v1alpha1.RecreationGivingBack:
-		parts = append(parts, "the messages and bindings of "+queue+" are moved back to it")
+		parts = append(parts, "Warren moves the messages and bindings back to "+queue)
 	}
 	if status.BackOutReason != "" {
 		stays := "the old queue stays: "

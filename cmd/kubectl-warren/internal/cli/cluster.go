@@ -116,7 +116,6 @@ func elsewhere(all bool) string {
 	return " For other namespaces, add --namespace NAME, or -A for all."
 }
 
-// connection returns the BrokerConnection of a ConsumerQueue.
 func (s session) connection(ctx context.Context, cq *v1alpha1.ConsumerQueue) (*v1alpha1.BrokerConnection, error) {
 	bc := &v1alpha1.BrokerConnection{}
 	return bc, s.Get(ctx, client.ObjectKey{Namespace: s.namespace, Name: cq.ConnectionName()}, bc)

@@ -41,7 +41,6 @@ func (f *redriveFlags) add(cmd *cobra.Command) {
 	flags.StringVar(&f.reason, "reason", "", "why you move the messages, written into a header of each")
 }
 
-// spec returns the spec of a Redrive of a ConsumerQueue.
 func (f *redriveFlags) spec(consumerQueue string, now time.Time) (v1alpha1.RedriveSpec, error) {
 	spec := v1alpha1.RedriveSpec{ConsumerQueueRef: v1alpha1.LocalObjectReference{Name: consumerQueue}, Reason: f.reason}
 	selection, err := f.selection(now)
