@@ -367,12 +367,13 @@ func TestTheGateKillsAtARequest(t *testing.T) {
 			g, isKilled := gateThatKills("delete policies", 1, after)
 			proxy := netfault.NewHTTPProxy(t, server.URL, netfault.HTTPOptions{})
 			g.through(proxy, managementRequest)
+			client := server.Client() // not http.DefaultClient: see netfault.NewHTTPProxy
 			send := func(method string) (status int) {
 				request, err := http.NewRequestWithContext(t.Context(), method, proxy.URI+"/api/policies/shop/orders", http.NoBody)
 				if err != nil {
 					t.Fatal(err)
 				}
-				response, err := http.DefaultClient.Do(request)
+				response, err := client.Do(request)
 				if err != nil {
 					return 0
 				}

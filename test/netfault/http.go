@@ -1,6 +1,7 @@
 package netfault
 
 import (
+	"cmp"
 	"crypto/tls"
 	"encoding/pem"
 	"io"
@@ -41,7 +42,7 @@ type HTTPOptions struct {
 	Prefix string
 	// TLS makes the proxy serve HTTPS. Without certificates the proxy creates one; see CA.
 	TLS *tls.Config
-	// Transport sends the requests to the server.
+	// Transport sends the requests to the server. By default each proxy has its own.
 	Transport http.RoundTripper
 }
 
@@ -53,6 +54,9 @@ func NewHTTPProxy(tb TB, target string, options HTTPOptions) *HTTPProxy {
 		tb.Fatal(err)
 	}
 	p := &HTTPProxy{}
+	// http.DefaultTransport can fail here: when another test closes its httptest.Server, that closes connections of this transport.
+	own := &http.Transport{}
+	tb.Cleanup(own.CloseIdleConnections)
 	reverse := &httputil.ReverseProxy{
 		Rewrite: func(r *httputil.ProxyRequest) {
 			r.SetURL(uri)
@@ -61,7 +65,7 @@ func NewHTTPProxy(tb TB, target string, options HTTPOptions) *HTTPProxy {
 			r.Out.Header.Del("Accept-Encoding") // so that responses that are read or replaced here are not compressed
 		},
 		ModifyResponse: p.pass,
-		Transport:      options.Transport,
+		Transport:      cmp.Or(options.Transport, http.RoundTripper(own)),
 		ErrorHandler:   func(w http.ResponseWriter, _ *http.Request, _ error) { w.WriteHeader(http.StatusBadGateway) },
 	}
 	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

@@ -124,13 +124,14 @@ func TestAReconnectedNeighbourIsNotListedAgain(t *testing.T) {
 
 // silent does not answer the first requests for match queues.
 type silent struct {
+	next  http.Transport
 	until int32 // the number of the first request that is answered
 	asked atomic.Int32
 }
 
 func (s *silent) RoundTrip(r *http.Request) (*http.Response, error) {
 	if !strings.Contains(r.URL.RawQuery, "warren-link") || s.asked.Add(1) >= s.until {
-		return http.DefaultTransport.RoundTrip(r)
+		return s.next.RoundTrip(r)
 	}
 	<-r.Context().Done()
 	return nil, r.Context().Err()
