@@ -294,6 +294,8 @@ const (
 	BackOutAborted = "Aborted"
 	// BackOutConsumersCameBack: a client began to consume the queue.
 	BackOutConsumersCameBack = "ConsumersCameBack"
+	// BackOutDeadLetterSourceInUse: another queue that dead-letters to the queue at most once has messages or consumers.
+	BackOutDeadLetterSourceInUse = "DeadLetterSourceInUse"
 	// BackOutPauseEnded: the consumers were asked to pause, and the recreation could not begin in time.
 	BackOutPauseEnded = "PauseEnded"
 	// BackOutMessagesCame: a delay tier or dead-letter queue received a message.

@@ -235,6 +235,7 @@ var outcomes = map[recreate.Reason]plan.Outcome{
 	"":                              plan.PhaseFailed,
 	recreate.DeleteUncertain:        plan.PhaseFailed,
 	recreate.ConsumersCameBack:      plan.PhaseConsumersCame,
+	recreate.DeadLetterSourceInUse:  plan.PhaseSourceInUse,
 	recreate.MessagesPending:        plan.PhaseNotEmpty,
 	recreate.NotProven:              plan.PhaseUnproven,
 	recreate.PublishersPastBindings: plan.PhaseNotEmpty,

@@ -226,7 +226,7 @@ func (r *Recreator) checkDeadLetters(ctx context.Context, rec Recreation, info *
 		return refuse(MessagesPending, "queue %q cannot be recreated until queue %q has no messages and no consumers, because that queue "+
 			"dead-letters to it at most once", name, source)
 	case source != "":
-		return refuseSource(name, source)
+		return refuseSource(LossyDeadLetters, name, source)
 	case info == nil || !rec.Moves:
 		return nil
 	}
@@ -245,13 +245,14 @@ func (r *Recreator) checkSources(ctx context.Context, queue string) error {
 	}
 	source, err := r.findLossySource(ctx, queue, policies)
 	if err == nil && source != "" {
-		err = refuseSource(queue, source)
+		err = refuseSource(DeadLetterSourceInUse, queue, source)
 	}
 	return err
 }
 
-func refuseSource(queue, source string) error {
-	return refuse(LossyDeadLetters, "queue %q dead-letters at most once to queue %q and has messages or consumers, so its dead letters could be lost", source, queue)
+func refuseSource(reason Reason, queue, source string) error {
+	return refuse(reason, "queue %q dead-letters at most once to queue %q and has messages or consumers, so its dead letters could be lost",
+		source, queue)
 }
 
 // findLossySource returns another queue that is in use, and that may dead-letter to the queue by its name and at most once; empty if there

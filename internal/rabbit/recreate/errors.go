@@ -41,6 +41,8 @@ const (
 const (
 	// ConsumersCameBack: the queue has consumers, or a former consumer still holds messages of it.
 	ConsumersCameBack Reason = "ConsumersCameBack"
+	// DeadLetterSourceInUse: another queue that dead-letters to the queue at most once has messages or consumers.
+	DeadLetterSourceInUse Reason = "DeadLetterSourceInUse"
 	// PublishersPastBindings: Swap found messages in the queue. They came past the bindings, because the bindings lead to the
 	// hold.
 	PublishersPastBindings Reason = "PublishersPastBindings"

@@ -1062,7 +1062,7 @@ func TestRecreationSeesAQueueThatIsInUseAgain(t *testing.T) {
 		run.nextUntil(swapping)
 		vh.Publish("", "source", "1")
 		run.run()
-		if run.backedOut != recreate.LossyDeadLetters {
+		if run.backedOut != recreate.DeadLetterSourceInUse {
 			t.Errorf("it went back because of %q", run.backedOut)
 		}
 		run.mustBeAsBefore(before, false)
@@ -1134,18 +1134,18 @@ func TestRecreationIsRefused(t *testing.T) {
 			change: func(rec *recreate.Recreation) { rec.WithoutHold = true }, reason: recreate.BoundQueue, says: `bound to exchange "direct"`,
 		},
 		"a queue that dead-letters to it at most once": {
-			setup: holding(toOrders), change: moves, reason: recreate.LossyDeadLetters, says: `queue "source" dead-letters at most once to "orders"`,
+			setup: holding(toOrders), change: moves, reason: recreate.LossyDeadLetters, says: `queue "source" dead-letters at most once to queue "orders"`,
 		},
 		"a queue that dead-letters to it at most once, and it waits until it is empty": {
 			setup: holding(toOrders), reason: recreate.MessagesPending, says: `until queue "source" has no messages and no consumers`,
 		},
 		"a queue that dead-letters to it at least once": {setup: holding(atLeastOnce), change: moves},
 		"a queue that drops messages, so its dead letters come at most once": {
-			setup: holding(dropping), change: moves, reason: recreate.LossyDeadLetters, says: `queue "source" dead-letters at most once to "orders"`,
+			setup: holding(dropping), change: moves, reason: recreate.LossyDeadLetters, says: `queue "source" dead-letters at most once to queue "orders"`,
 		},
 		"a queue whose messages name the queue to dead-letter to": {
 			setup:  holding(vhost.Arguments{vhost.ArgDeadLetterExchange: ""}),
-			change: moves, reason: recreate.LossyDeadLetters, says: `queue "source" dead-letters at most once to "orders"`,
+			change: moves, reason: recreate.LossyDeadLetters, says: `queue "source" dead-letters at most once to queue "orders"`,
 		},
 		"a queue that dead-letters to itself": {arguments: toOrders, setup: oneReady},
 		"dead letters of its own at most once": {

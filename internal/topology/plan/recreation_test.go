@@ -356,6 +356,10 @@ func TestNextStep(t *testing.T) {
 		"given back":            {phase: giving, ended: plan.PhaseEnd{Outcome: plan.PhaseDone}, want: giving, over: true},
 		"a connection failed":   {phase: emptying, ended: plan.PhaseEnd{Outcome: plan.PhaseFailed}, want: emptying},
 		"a consumer subscribed": {phase: emptying, ended: plan.PhaseEnd{Outcome: plan.PhaseConsumersCame}, want: giving, backOut: v1alpha1.BackOutConsumersCameBack},
+		"a queue that dead-letters to it is in use": {
+			phase: swapping, ended: plan.PhaseEnd{Outcome: plan.PhaseSourceInUse}, want: giving,
+			backOut: v1alpha1.BackOutDeadLetterSourceInUse,
+		},
 		"a consumer subscribed after a delete": {
 			phase: swapping, deleteSent: true, ended: plan.PhaseEnd{Outcome: plan.PhaseConsumersCame}, want: swapping, sent: true,
 		},
@@ -417,7 +421,7 @@ func TestFinished(t *testing.T) {
 
 	for reason, attempts := range map[string]int32{
 		v1alpha1.BackOutAborted: 1, v1alpha1.BackOutConsumersCameBack: 1, v1alpha1.BackOutMessagesCame: 1, v1alpha1.BackOutStatusLost: 1,
-		v1alpha1.BackOutNotProven: 2, v1alpha1.BackOutPublishersPastBindings: 2, v1alpha1.BackOutRefused: 2,
+		v1alpha1.BackOutDeadLetterSourceInUse: 1, v1alpha1.BackOutNotProven: 2, v1alpha1.BackOutPublishersPastBindings: 2, v1alpha1.BackOutRefused: 2,
 	} {
 		back := begun
 		back.BackOutReason, back.BackOutMessage, back.DeleteSent = reason, "of a reason", false

@@ -25,6 +25,8 @@ const (
 	PhaseMessagesCame Outcome = "MessagesCame"
 	// PhaseConsumersCame: a consumer subscribed to the queue.
 	PhaseConsumersCame Outcome = "ConsumersCame"
+	// PhaseSourceInUse: another queue that dead-letters to the queue at most once has messages or consumers.
+	PhaseSourceInUse Outcome = "SourceInUse"
 	// PhaseNotEmpty: the queue could not be proven empty, because of messages.
 	PhaseNotEmpty Outcome = "NotEmpty"
 	// PhaseUnproven: the queue could not be proven empty, although no message was found in it.
@@ -57,6 +59,8 @@ func NextStep(status v1alpha1.RecreationStatus, ended PhaseEnd) (next v1alpha1.R
 		status.Phase = phaseAfter(status.Phase, ended.WithoutHold)
 	case PhaseConsumersCame:
 		return BackOut(status, v1alpha1.BackOutConsumersCameBack, ended.Message), false
+	case PhaseSourceInUse:
+		return BackOut(status, v1alpha1.BackOutDeadLetterSourceInUse, ended.Message), false
 	case PhaseRefused:
 		return BackOut(status, v1alpha1.BackOutRefused, ended.Message), false
 	case PhaseMessagesCame:
