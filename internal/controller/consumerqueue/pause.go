@@ -127,14 +127,18 @@ func (s *scope) syncPause(ctx context.Context) (again time.Duration, err error) 
 	return 0, nil
 }
 
-// reportUnwrittenPause adds to the condition why the consumers are not asked to pause, unless an earlier reconciliation has added it.
+// unwrittenPause precedes the reason why the consumers are not asked to pause, in the message of RecreationRequired.
+const unwrittenPause = "; Warren cannot "
+
+// reportUnwrittenPause adds to the condition why the consumers are not asked to pause. The reason replaces that of an earlier reconciliation.
 func (s *scope) reportUnwrittenPause(err error) {
-	why := "; Warren cannot " + conditions.ErrorSummary(err)
 	required := meta.FindStatusCondition(s.status.Conditions, v1alpha1.ConditionRecreationRequired)
-	if required == nil || strings.HasSuffix(required.Message, why) {
+	if required == nil {
 		return
 	}
-	conditions.For(&s.status.Conditions, s.cq.Generation).Set(required.Type, conditions.True(required.Reason, required.Message+why))
+	message, _, _ := strings.Cut(required.Message, unwrittenPause)
+	message += unwrittenPause + conditions.ErrorSummary(err)
+	conditions.For(&s.status.Conditions, s.cq.Generation).Set(required.Type, conditions.True(required.Reason, message))
 }
 
 // writePause writes a pause into the contract's ConfigMap, or removes it if pause is nil. It changes nothing else in the ConfigMap, because

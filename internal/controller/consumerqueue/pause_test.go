@@ -16,6 +16,7 @@ import (
 
 	"github.com/warren-mq/warren/api/v1alpha1"
 	consumercontract "github.com/warren-mq/warren/consumer/contract"
+	"github.com/warren-mq/warren/internal/controller/conditions"
 	"github.com/warren-mq/warren/internal/controller/controllertest"
 	"github.com/warren-mq/warren/internal/rabbit/brokererr"
 	"github.com/warren-mq/warren/internal/topology/topologytest"
@@ -278,6 +279,17 @@ func TestAPauseThatCannotBeWritten(t *testing.T) {
 		if !strings.HasSuffix(got, want) || strings.Count(got, want) > 1 {
 			t.Errorf("the message is %q", got)
 		}
+	}
+}
+
+// While the broker is unreachable, the condition keeps its message. A later refusal of the API server replaces the former one.
+func TestAPauseIsRefusedForAnotherReason(t *testing.T) {
+	t.Parallel()
+	s := &scope{report: reportOn(&v1alpha1.ConsumerQueue{})}
+	conditions.For(&s.status.Conditions, 0).Set(v1alpha1.ConditionRecreationRequired, conditions.True("Changed", "queue differs"))
+	for _, reason := range []string{"write: request 1 was denied", "write: request 2 was denied"} {
+		s.reportUnwrittenPause(errors.New(reason))
+		topologytest.Equal(t, "message", "queue differs; Warren cannot "+reason, s.status.Conditions[0].Message)
 	}
 }
 
