@@ -2,10 +2,12 @@ package controller
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
 	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/warren-mq/warren/internal/controller/brokerconnection"
 	"github.com/warren-mq/warren/internal/controller/brokers"
@@ -63,4 +65,13 @@ func Setup(ctx context.Context, mgr ctrl.Manager, options Options) (*deadletterj
 	}
 	return finder, users, addMetrics(mgr, connections.EmitMetrics, brokers.EmitMemory(limits), ofConnections, queues.EmitMetrics,
 		redrives.EmitMetrics, tasks.EmitInFlight, purges.EmitMetrics)
+}
+
+func addIndexes(ctx context.Context, indexer client.FieldIndexer) error {
+	err := errors.Join(
+		brokers.AddIndexes(ctx, indexer), brokerconnection.AddIndexes(ctx, indexer), deadletterjob.AddIndexes(ctx, indexer))
+	if err != nil {
+		return fmt.Errorf("add indexes: %w", err)
+	}
+	return nil
 }

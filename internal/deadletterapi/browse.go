@@ -175,12 +175,12 @@ func browseError(err error, queue string) error {
 
 // shows reports whether a message is shown. It counts messages that are left out because of their origin, or because the selector
 // could not be evaluated.
-func shows(rules deadletter.Rules, deadLetter deadletter.Message, now time.Time, left map[deadletter.SkipReason]int64) bool {
+func shows(rules deadletter.Rules, deadLetter deadletter.Message, now time.Time, left map[string]int64) bool {
 	switch reason := rules.Skips(deadLetter, now); reason {
 	case "":
 		return true
 	case deadletter.OtherOrigin, deadletter.NoOrigin, deadletter.NotEvaluated, deadletter.Undated:
-		left[reason]++
+		left[string(reason)]++
 	}
 	return false
 }

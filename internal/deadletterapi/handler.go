@@ -283,7 +283,7 @@ func (h *Handler) browse(
 		return at, browsed{}, err
 	}
 	rules := deadletter.Rules{Source: at.Source, Selector: q.selector, MaxRedrives: -1}
-	left := map[deadletter.SkipReason]int64{}
+	left := map[string]int64{}
 	result := browsed{}
 	result.turns, result.lastRemoval = at.entry.Removals()
 	log := h.log.WithValues("consumerQueue", r.namespace+"/"+r.name)
@@ -296,7 +296,7 @@ func (h *Handler) browse(
 		return visit(position, deadLetter)
 	})
 	result.ready, result.consumers, result.Seen = browsed.Ready, browsed.Consumers, seen
-	result.Skipped, result.EvaluationError = skips(left), q.selector.EvaluationError()
+	result.Skipped, result.EvaluationError = left, q.selector.EvaluationError()
 	log.WithValues(r.sender.logged()...).Info("Browsed dead letters", "queue", at.Names.Queue, "resource", v1alpha1.Resource,
 		"subresource", r.subresource, "examined", result.examined, "shown", result.shown)
 	return at, result, err

@@ -90,15 +90,3 @@ func (c *counter) largest() (groups []v1alpha1.Group, others int64) {
 	}
 	return groups, others
 }
-
-// skips converts counted reasons to the API's form.
-func skips(counted map[deadletter.SkipReason]int64) map[string]int64 {
-	if len(counted) == 0 {
-		return nil
-	}
-	words := map[string]int64{}
-	for reason, count := range counted {
-		words[string(reason)] = count
-	}
-	return words
-}

@@ -43,11 +43,8 @@ func checkArgumentSizes(spec v1alpha1.ConsumerQueueSpec) error {
 		total += size * max(1, len(binding.RoutingKeys))
 	}
 	if total > maxBindingsJSON {
-		return &Refusal{
-			Reason: v1alpha1.ReasonInvalidSpec,
-			Message: fmt.Sprintf("bindings: all arguments, counted once for each routing key, take %d bytes as JSON, "+
-				"at most %d are allowed: shorten arguments or remove routing keys", total, maxBindingsJSON),
-		}
+		return refuse(v1alpha1.ReasonInvalidSpec, "bindings: all arguments, counted once for each routing key, take %d bytes as JSON, "+
+			"at most %d are allowed: shorten arguments or remove routing keys", total, maxBindingsJSON)
 	}
 	return nil
 }
@@ -57,20 +54,14 @@ func checkArgumentSize(field string, arguments v1alpha1.Arguments) (size int, er
 	for _, name := range slices.Sorted(maps.Keys(arguments)) {
 		value := arguments[name]
 		if value.Type == intstr.String && len(value.StrVal) > maxArgumentBytes {
-			return 0, &Refusal{
-				Reason: v1alpha1.ReasonInvalidSpec,
-				Message: fmt.Sprintf("%s: the value of %q has %d bytes, at most %d are allowed: shorten it",
-					field, name, len(value.StrVal), maxArgumentBytes),
-			}
+			return 0, refuse(v1alpha1.ReasonInvalidSpec, "%s: the value of %q has %d bytes, at most %d are allowed: shorten it",
+				field, name, len(value.StrVal), maxArgumentBytes)
 		}
 	}
 	size = len(specArguments(arguments).JSON())
 	if size > maxArgumentsJSON {
-		return 0, &Refusal{
-			Reason: v1alpha1.ReasonInvalidSpec,
-			Message: fmt.Sprintf("%s: all values take %d bytes as JSON, at most %d are allowed: shorten or remove some",
-				field, size, maxArgumentsJSON),
-		}
+		return 0, refuse(v1alpha1.ReasonInvalidSpec, "%s: all values take %d bytes as JSON, at most %d are allowed: shorten or remove some",
+			field, size, maxArgumentsJSON)
 	}
 	return size, nil
 }

@@ -30,17 +30,12 @@ func Desired(cq *v1alpha1.ConsumerQueue, version vhost.Version) (Topology, error
 		return Topology{}, &Refusal{Reason: v1alpha1.ReasonInvalidSpec, Message: err.Error()}
 	}
 	if !version.AtLeast(vhost.RabbitMQ310) {
-		return Topology{}, &Refusal{
-			Reason:  v1alpha1.ReasonUnsupportedByBroker,
-			Message: fmt.Sprintf("Warren needs RabbitMQ %s or newer and this broker is %s: upgrade the broker", vhost.RabbitMQ310, version),
-		}
+		return Topology{}, refuse(v1alpha1.ReasonUnsupportedByBroker,
+			"Warren needs RabbitMQ %s or newer and this broker is %s: upgrade the broker", vhost.RabbitMQ310, version)
 	}
 	if spec.rejectMode == v1alpha1.RejectByReason && !version.AtLeast(vhost.RabbitMQ40) {
-		return Topology{}, &Refusal{
-			Reason: v1alpha1.ReasonUnsupportedByBroker,
-			Message: fmt.Sprintf("deadLetter.exchange.type headers needs RabbitMQ %s or newer and this broker is %s: "+
-				"use type fanout, or upgrade the broker", vhost.RabbitMQ40, version),
-		}
+		return Topology{}, refuse(v1alpha1.ReasonUnsupportedByBroker, "deadLetter.exchange.type headers needs RabbitMQ %s or newer "+
+			"and this broker is %s: use type fanout, or upgrade the broker", vhost.RabbitMQ40, version)
 	}
 	if err := checkSafe(spec); err != nil {
 		return Topology{}, err
@@ -65,11 +60,8 @@ func Desired(cq *v1alpha1.ConsumerQueue, version vhost.Version) (Topology, error
 	desired.Return, desired.RejectMode = returnRoute(spec), spec.rejectMode
 	for _, queue := range desired.Queues {
 		if row, found := unsupported(queue.Arguments, version); found {
-			return Topology{}, &Refusal{
-				Reason: v1alpha1.ReasonUnsupportedByBroker,
-				Message: fmt.Sprintf("queue %q needs %s, which RabbitMQ supports from %s on, and this broker is %s: "+
-					"remove %s or upgrade the broker", queue.Name, row.Name, row.Since, version, row.fieldOf(queue.Role)),
-			}
+			return Topology{}, refuse(v1alpha1.ReasonUnsupportedByBroker, "queue %q needs %s, which RabbitMQ supports from %s on, "+
+				"and this broker is %s: remove %s or upgrade the broker", queue.Name, row.Name, row.Since, version, row.fieldOf(queue.Role))
 		}
 	}
 	return desired, nil
@@ -88,9 +80,8 @@ func checkNames(desired Topology) error {
 	for _, name := range names {
 		own := slices.IndexFunc(vhost.OwnPrefixes, func(prefix string) bool { return strings.HasPrefix(name, prefix) })
 		if own >= 0 {
-			return &Refusal{Reason: v1alpha1.ReasonInvalidSpec, Message: fmt.Sprintf(
-				"name %q is reserved: Warren's own objects have names that begin with %s. Choose another name",
-				name, vhost.OwnPrefixes[own])}
+			return refuse(v1alpha1.ReasonInvalidSpec,
+				"name %q is reserved: Warren's own objects have names that begin with %s. Choose another name", name, vhost.OwnPrefixes[own])
 		}
 	}
 	return nil
@@ -122,16 +113,16 @@ func checkSafe(spec resolved) error {
 	limit := spec.queue.DeliveryLimit
 	switch {
 	case version.AtLeast(vhost.RabbitMQ40) && limit != nil && limit.StrVal == v1alpha1.DeliveryLimitBrokerDefault:
-		return unsafe("queue.deliveryLimit BrokerDefault is 20 on this broker (%s), and messages that exceed it would be lost: "+
+		return refuse(v1alpha1.ReasonUnsafeTopology, "queue.deliveryLimit BrokerDefault is 20 on this broker (%s), and messages that exceed it would be lost: "+
 			"use Unlimited or remove it", version)
 	case limit != nil && limit.Type == intstr.Int:
-		return unsafe("a numeric queue.deliveryLimit with retry.strategy Reject loses messages on this broker (%s): "+
+		return refuse(v1alpha1.ReasonUnsafeTopology, "a numeric queue.deliveryLimit with retry.strategy Reject loses messages on this broker (%s): "+
 			"use Unlimited, or %s", version, notStraight(spec))
 	case spec.queue.MessageTTL != "":
-		return unsafe("queue.messageTTL with retry.strategy Reject loses or blocks expired messages on this broker (%s): "+
+		return refuse(v1alpha1.ReasonUnsafeTopology, "queue.messageTTL with retry.strategy Reject loses or blocks expired messages on this broker (%s): "+
 			"remove it, or %s", version, notStraight(spec))
 	case (spec.queue.MaxLength != nil || spec.queue.MaxLengthBytes != nil) && !spec.atLeastOnce:
-		return unsafe("queue.maxLength and queue.maxLengthBytes with retry.strategy Reject and deadLetterStrategy AtMostOnce "+
+		return refuse(v1alpha1.ReasonUnsafeTopology, "queue.maxLength and queue.maxLengthBytes with retry.strategy Reject and deadLetterStrategy AtMostOnce "+
 			"lose the messages that exceed them on this broker (%s): use AtLeastOnce, remove the limits, or %s",
 			version, notStraight(spec))
 	}
@@ -146,8 +137,8 @@ func notStraight(spec resolved) string {
 	return "use deadLetter.exchange type headers without retry.exchange, on RabbitMQ 4.0 or later"
 }
 
-func unsafe(format string, details ...any) error {
-	return &Refusal{Reason: v1alpha1.ReasonUnsafeTopology, Message: fmt.Sprintf(format, details...)}
+func refuse(reason, format string, details ...any) error {
+	return &Refusal{Reason: reason, Message: fmt.Sprintf(format, details...)}
 }
 
 func addSources(desired *Topology, spec resolved) {

@@ -1,9 +1,7 @@
 package topology
 
 import (
-	"encoding/json"
 	"slices"
-	"strings"
 
 	"github.com/warren-mq/warren/api/v1alpha1"
 	"github.com/warren-mq/warren/internal/vhost"
@@ -52,13 +50,9 @@ func EntryOf(id vhost.ID) v1alpha1.TopologyEntry {
 
 // BindingOf returns the binding of an entry.
 func BindingOf(entry v1alpha1.TopologyEntry) Binding {
-	var arguments map[string]any
-	decoder := json.NewDecoder(strings.NewReader(entry.Arguments))
-	decoder.UseNumber()
-	_ = decoder.Decode(&arguments) // a binding without arguments has an empty text
+	arguments, _ := vhost.ParseArguments(entry.Arguments) // Warren wrote them
 	return Binding{
-		Source: entry.Source, Destination: entry.Destination, RoutingKey: entry.RoutingKey,
-		Arguments: vhost.Normalize(arguments), Role: entry.Role,
+		Source: entry.Source, Destination: entry.Destination, RoutingKey: entry.RoutingKey, Arguments: arguments, Role: entry.Role,
 	}
 }
 

@@ -1,8 +1,6 @@
 package topology
 
 import (
-	"fmt"
-
 	"github.com/warren-mq/warren/api/v1alpha1"
 	"github.com/warren-mq/warren/internal/vhost"
 )
@@ -15,10 +13,10 @@ func checkTierKeys(spec resolved) error {
 	for i, tier := range spec.tiers {
 		for _, other := range spec.tiers[:i] {
 			if vhost.Overlap(string(spec.retryExchange.Type), other.key, tier.key) {
-				return &Refusal{Reason: v1alpha1.ReasonInvalidSpec, Message: fmt.Sprintf(
+				return refuse(v1alpha1.ReasonInvalidSpec,
 					"the routing keys %q and %q of retry.delayTiers overlap on the %s exchange %q, and a retry would wait in both tiers. "+
 						"Choose keys that never match the same message",
-					other.key, tier.key, spec.retryExchange.Type, spec.retryExchange.Name)}
+					other.key, tier.key, spec.retryExchange.Type, spec.retryExchange.Name)
 			}
 		}
 	}

@@ -59,8 +59,5 @@ func checkTopicKeys(desired Topology, version vhost.Version) error {
 	if !found || !version.AtLeast(vhost.RabbitMQ435) {
 		return nil
 	}
-	return &Refusal{
-		Reason:  v1alpha1.ReasonUnsupportedByBroker,
-		Message: fmt.Sprintf("%s, and this broker is %s: use at most two", greedyKey(binding), version),
-	}
+	return refuse(v1alpha1.ReasonUnsupportedByBroker, "%s, and this broker is %s: use at most two", greedyKey(binding), version)
 }

@@ -8,6 +8,7 @@ import (
 	"reflect"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 )
 
@@ -42,6 +43,20 @@ func (a Arguments) JSON() string {
 // Keys returns the names of the arguments in order.
 func (a Arguments) Keys() []string {
 	return slices.Sorted(maps.Keys(a))
+}
+
+// ParseArguments returns the arguments of a JSON object; none for an empty text.
+func ParseArguments(text string) (Arguments, error) {
+	if text == "" {
+		return nil, nil
+	}
+	var read map[string]any
+	decoder := json.NewDecoder(strings.NewReader(text))
+	decoder.UseNumber()
+	if err := decoder.Decode(&read); err != nil {
+		return nil, err
+	}
+	return Normalize(read), nil
 }
 
 // Normalize converts values to the types that topology.Desired uses. Integers of any width, json.Number and whole floats become

@@ -60,15 +60,8 @@ func unanswered(applied error) error {
 // retryable returns the errors that a retry may fix. It returns nil for errors that a user must fix, because the next resync compares the
 // topology again.
 func retryable(applied error) error {
-	for _, lasting := range []error{
-		brokererr.ErrAccessRefused, brokererr.ErrPreconditionFailed, brokererr.ErrInvalidArgument,
-		brokererr.ErrTooLarge, brokererr.ErrResourceLocked,
-	} {
-		if errors.Is(applied, lasting) {
-			return nil
-		}
-	}
-	if applied == nil {
+	if applied == nil || brokererr.IsAny(applied, brokererr.ErrAccessRefused, brokererr.ErrPreconditionFailed,
+		brokererr.ErrInvalidArgument, brokererr.ErrTooLarge, brokererr.ErrResourceLocked) {
 		return nil
 	}
 	return shortError{applied}

@@ -2,10 +2,8 @@ package consumerqueue
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"strings"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -160,7 +158,7 @@ func recordable(bindings []vhost.Binding) []vhost.Binding {
 
 // workOf returns the work of a recreation whose status was written.
 func (v *vhostScope) workOf(status v1alpha1.RecreationStatus) (*recreationWork, error) {
-	arguments, err := readArguments(status.NewArguments)
+	arguments, err := vhost.ParseArguments(status.NewArguments)
 	if err != nil {
 		return nil, fmt.Errorf("status.recreation.newArguments: %w", err)
 	}
@@ -172,7 +170,7 @@ func (v *vhostScope) workOf(status v1alpha1.RecreationStatus) (*recreationWork, 
 		StatusLost: status.BackOutReason == v1alpha1.BackOutStatusLost,
 	}
 	for _, recorded := range status.Bindings {
-		arguments, err := readArguments(recorded.Arguments)
+		arguments, err := vhost.ParseArguments(recorded.Arguments)
 		if err != nil {
 			return nil, fmt.Errorf("status.recreation.bindings: %w", err)
 		}
@@ -184,19 +182,6 @@ func (v *vhostScope) workOf(status v1alpha1.RecreationStatus) (*recreationWork, 
 		Reconciler: v.Reconciler, key: v.key(), status: status, recreation: of,
 		engine: v.connection.Recreator(v.location.Cluster.Key()), connection: v.connection, version: v.version,
 	}, nil
-}
-
-func readArguments(text string) (vhost.Arguments, error) {
-	if text == "" {
-		return nil, nil
-	}
-	var read map[string]any
-	decoder := json.NewDecoder(strings.NewReader(text))
-	decoder.UseNumber()
-	if err := decoder.Decode(&read); err != nil {
-		return nil, err
-	}
-	return vhost.Normalize(read), nil
 }
 
 // isWithoutHold reports whether a recreation has no hold queue: a delay tier without bindings needs none.

@@ -35,15 +35,8 @@ var errRetain = errors.New(policyRetains)
 // isFinal reports whether a retry cannot help. A failed proof is not final: the broker may have been slow, another client may have
 // changed a policy, or dead letters may leave their queue.
 func isFinal(err error) bool {
-	if errors.Is(err, brokererr.ErrPending) {
-		return false
-	}
-	for _, lasting := range []error{brokererr.ErrNotEmpty, brokererr.ErrAccessRefused, brokererr.ErrOtherCluster, errNeeded} {
-		if errors.Is(err, lasting) {
-			return true
-		}
-	}
-	return false
+	return !errors.Is(err, brokererr.ErrPending) &&
+		brokererr.IsAny(err, brokererr.ErrNotEmpty, brokererr.ErrAccessRefused, brokererr.ErrOtherCluster, errNeeded)
 }
 
 // teardown removes the topology of a deleted ConsumerQueue step by step.

@@ -25,9 +25,9 @@ func (s *scope) logStart(verb string) {
 		"reason", s.before.Reason)
 }
 
-// logStop logs the counts of a task that has ended before its job. The job may be deleted before it continues.
-func (s *scope) logStop() {
-	s.auditLog().Info("Stopped", "consumerQueue", s.before.ConsumerQueue, "source", s.status.Source,
+// logOutcome logs the counts of a job that has ended, or of a task that has ended before its job, which may be deleted before it continues.
+func (s *scope) logOutcome(verb string) {
+	s.auditLog().Info(verb, "consumerQueue", s.before.ConsumerQueue, "source", s.status.Source,
 		"outcome", conditions.Ready(s.status.Conditions).Reason, "counts", s.work.Summary(), "dryRun", s.before.DryRun)
 }
 
@@ -35,12 +35,6 @@ func (s *scope) logStop() {
 func (s *scope) logRate() {
 	s.auditLog().Info("Changed the rate", "consumerQueue", s.before.ConsumerQueue, "source", s.status.Source,
 		"rate", s.before.Rate, "counts", s.work.Summary(), "dryRun", s.before.DryRun)
-}
-
-// logEnd logs the outcome of a job.
-func (s *scope) logEnd() {
-	s.auditLog().Info("Ended", "consumerQueue", s.before.ConsumerQueue, "source", s.status.Source,
-		"outcome", conditions.Ready(s.status.Conditions).Reason, "counts", s.work.Summary(), "dryRun", s.before.DryRun)
 }
 
 // redriveParameters returns keys and values of the spec of a Redrive for the log.

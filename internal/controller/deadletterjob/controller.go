@@ -134,7 +134,7 @@ func (r *Reconciler) Start(ctx context.Context) error {
 			s := r.scopeOf(object)
 			ended.Stopped = true
 			s.work.SyncProgress(ended)
-			s.logStop()
+			s.logOutcome("Stopped")
 			err = s.write(last)
 		}
 		failures = append(failures, client.IgnoreNotFound(err))

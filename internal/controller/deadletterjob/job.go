@@ -4,7 +4,9 @@ import (
 	"context"
 	"fmt"
 
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -54,7 +56,6 @@ type Job struct {
 // Work is the difference between a Redrive and a Purge. A Work belongs to one reconciliation of one job, and changes the status of
 // the job.
 type Work interface {
-	Job() Job
 	// SyncProgress copies the progress of the task into the status. The task is zero if none has begun. It returns a Blocker if the job has
 	// ended or cannot continue. If it returns nil for a task that has ended, the job needs another task.
 	SyncProgress(task Task) *Blocker
@@ -114,26 +115,19 @@ func (k Kind) empty() client.Object {
 
 // list returns the jobs of the kind from the cache. The caller must not change them.
 func (k Kind) list(ctx context.Context, reader client.Reader, only ...client.ListOption) ([]Job, error) {
-	options := append([]client.ListOption{client.UnsafeDisableDeepCopy}, only...)
-	var jobs []Job
+	var list client.ObjectList = &v1alpha1.RedriveList{}
 	if k == Purge {
-		purges := &v1alpha1.PurgeList{}
-		if err := reader.List(ctx, purges, options...); err != nil {
-			return nil, fmt.Errorf("list Purges: %w", err)
-		}
-		for i := range purges.Items {
-			jobs = append(jobs, ofPurge(&purges.Items[i]))
-		}
-		return jobs, nil
+		list = &v1alpha1.PurgeList{}
 	}
-	redrives := &v1alpha1.RedriveList{}
-	if err := reader.List(ctx, redrives, options...); err != nil {
-		return nil, fmt.Errorf("list Redrives: %w", err)
+	if err := reader.List(ctx, list, append([]client.ListOption{client.UnsafeDisableDeepCopy}, only...)...); err != nil {
+		return nil, fmt.Errorf("list %ss: %w", k, err)
 	}
-	for i := range redrives.Items {
-		jobs = append(jobs, ofRedrive(&redrives.Items[i]))
-	}
-	return jobs, nil
+	var jobs []Job
+	err := meta.EachListItem(list, func(object runtime.Object) error {
+		jobs = append(jobs, jobOf(object.(client.Object)))
+		return nil
+	})
+	return jobs, err
 }
 
 // listJobs returns the Redrives and the Purges from the cache. The caller must not change them.

@@ -30,8 +30,6 @@ func newPurgeWork(object client.Object) Work {
 	return &purgeWork{purge: purge, job: jobOf(purge), status: &purge.Status}
 }
 
-func (w *purgeWork) Job() Job { return w.job }
-
 // SyncProgress implements Work for the task that counts and the task that deletes.
 func (w *purgeWork) SyncProgress(task Task) *Blocker {
 	switch {

@@ -26,8 +26,6 @@ func newRedriveWork(object client.Object, finder *Finder) Work {
 	return &redriveWork{redrive: redrive, job: jobOf(redrive), status: &redrive.Status, finder: finder}
 }
 
-func (w *redriveWork) Job() Job { return w.job }
-
 func (w *redriveWork) SyncProgress(task Task) *Blocker {
 	if !task.HasBegun() {
 		return nil

@@ -47,7 +47,7 @@ func redriveOutcome(status *v1alpha1.RedriveStatus, dryRun bool, limit *int32, h
 			redriveSummary(status, dryRun), status.Source)
 	case errors.Is(err, mover.ErrWaitedTooLong):
 		return failed(v1alpha1.ReasonWaitedTooLong, "%s; %s. Queue %q has a delivery limit, so each further attempt could lose a message. "+
-				"Create another Redrive when the destination accepts messages",
+			"Create another Redrive when the destination accepts messages",
 			redriveSummary(status, dryRun), conditions.ErrorSummary(err), status.Source)
 	case errors.Is(err, mover.ErrUnknownReturn):
 		return failed(v1alpha1.ReasonUnknownReturn, "%s; %s, so Warren cannot tell which messages arrived. "+

@@ -27,8 +27,9 @@ type scope struct {
 	// before is the job as last read or written.
 	before Job
 	work   Work
-	// status is the status that this reconciliation changes. It belongs to the object of work.
-	status *v1alpha1.JobStatus
+	// changed is the object whose status this reconciliation changes, as work does. status is a part of it.
+	changed client.Object
+	status  *v1alpha1.JobStatus
 	// waitsToCount: the job waits for a slot of the Limiter.
 	waitsToCount bool
 }
@@ -36,7 +37,7 @@ type scope struct {
 func (r *Reconciler) scopeOf(object client.Object) *scope {
 	changed := object.DeepCopyObject().(client.Object)
 	return &scope{
-		Reconciler: r, before: jobOf(object), work: r.Kind.workOn(changed, r.Finder), status: jobOf(changed).Status,
+		Reconciler: r, before: jobOf(object), work: r.Kind.workOn(changed, r.Finder), changed: changed, status: jobOf(changed).Status,
 	}
 }
 
@@ -95,7 +96,7 @@ func (s *scope) waitForSlot(ctx context.Context, stopped Task) (time.Duration, e
 // drop releases the turn of a job that has not ended.
 func (s *scope) drop() {
 	if s.Tasks.get(s.key(), s.before.GetUID()).HasBegun() {
-		s.logStop()
+		s.logOutcome("Stopped")
 	}
 	s.Tasks.drop(s.key(), s.before.GetUID())
 }
@@ -136,7 +137,7 @@ func (s *scope) block(ctx context.Context, why Blocker) (time.Duration, error) {
 		return why.Retry, nil
 	}
 	s.Tasks.drop(s.key(), s.before.GetUID())
-	s.logEnd()
+	s.logOutcome("Ended")
 	s.recordOnConsumerQueue(ctx)
 	return s.untilExpired(), s.recordCompletion(ctx, s.before)
 }
@@ -314,7 +315,7 @@ func (s *scope) writeRunning(ctx context.Context, value conditions.Value) error 
 // write writes the status if it has changed, then the Events that follow from the change.
 func (s *scope) write(ctx context.Context) error {
 	s.status.ObservedGeneration = s.before.GetGeneration()
-	changed := s.work.Job().Object
+	changed := s.changed
 	if equality.Semantic.DeepEqual(s.before.Object, changed) {
 		return nil
 	}

@@ -380,3 +380,8 @@ func (e Errors) AddTo(err error, message string) error {
 	}
 	return extended
 }
+
+// IsAny reports whether err is any of the reasons.
+func IsAny(err error, reasons ...error) bool {
+	return slices.ContainsFunc(reasons, func(reason error) bool { return errors.Is(err, reason) })
+}

@@ -57,12 +57,7 @@ func (s *Supervisor) Run(ctx context.Context) {
 				s.AMQP = nil
 			}
 		})
-		timer := time.NewTimer(again.Wait())
-		select {
-		case <-timer.C:
-		case <-ctx.Done():
-			timer.Stop()
-		}
+		_ = retry.Sleep(ctx, s.Errs, again.Wait()) // the next dial fails if the context has ended
 	}
 }
 

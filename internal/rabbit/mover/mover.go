@@ -283,10 +283,8 @@ func Run(ctx context.Context, config Config) (Progress, error) {
 
 // isFinal reports whether a retry is useless.
 func isFinal(err error) bool {
-	final := []error{
-		ErrTooManyFailures, ErrTooSlow, ErrTooManyHeld, ErrUnreadable, ErrWaitedTooLong, ErrUnknownReturn, brokererr.ErrAccessRefused,
-	}
-	return slices.ContainsFunc(final, func(reason error) bool { return errors.Is(err, reason) })
+	return brokererr.IsAny(err, ErrTooManyFailures, ErrTooSlow, ErrTooManyHeld, ErrUnreadable, ErrWaitedTooLong, ErrUnknownReturn,
+		brokererr.ErrAccessRefused)
 }
 
 // fail records a message that cannot be moved, once for each ID.

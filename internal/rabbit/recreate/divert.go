@@ -121,12 +121,10 @@ func (r *Recreator) tryArguments(ctx context.Context, rec Recreation) error {
 	probe := topology.Queue{Name: rec.probe(), Arguments: maps.Clone(rec.Queue.Arguments)}
 	delete(probe.Arguments, vhost.ArgDeadLetterStrategy)
 	err := r.changer.Declare(ctx, r.Cluster, topology.Topology{Queues: []topology.Queue{probe}})
-	for _, refusal := range []error{brokererr.ErrInvalidArgument, brokererr.ErrPreconditionFailed, brokererr.ErrTooLarge} {
-		if errors.Is(err, refusal) {
-			return because(ArgumentsRefused, err)
-		}
-	}
-	if err != nil {
+	switch {
+	case brokererr.IsAny(err, brokererr.ErrInvalidArgument, brokererr.ErrPreconditionFailed, brokererr.ErrTooLarge):
+		return because(ArgumentsRefused, err)
+	case err != nil:
 		return reasoned(err)
 	}
 	return reasoned(r.changer.Remove(ctx, r.Cluster, change.Removal{Queues: []string{probe.Name}}))

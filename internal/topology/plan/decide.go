@@ -1,11 +1,11 @@
 package plan
 
 import (
-	"fmt"
 	"slices"
 	"strings"
 
 	"github.com/warren-mq/warren/api/v1alpha1"
+	"github.com/warren-mq/warren/internal/text"
 	"github.com/warren-mq/warren/internal/topology"
 	"github.com/warren-mq/warren/internal/vhost"
 )
@@ -286,12 +286,8 @@ func (p Plan) Summary() string {
 		{queues, "queue"},
 		{bindings, "binding"},
 	} {
-		switch part.count {
-		case 0:
-		case 1:
-			parts = append(parts, "1 "+part.noun)
-		default:
-			parts = append(parts, fmt.Sprintf("%d %ss", part.count, part.noun))
+		if part.count > 0 {
+			parts = append(parts, text.Count(part.count, part.noun))
 		}
 	}
 	last := len(parts) - 1

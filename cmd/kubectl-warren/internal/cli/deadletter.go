@@ -64,10 +64,7 @@ func printDeadLetter(out io.Writer, deadLetter v1alpha1.DeadLetter, now time.Tim
 }
 
 func bodyTitle(deadLetter v1alpha1.DeadLetter) string {
-	title := decimal(deadLetter.Size) + " bytes"
-	if deadLetter.Size == 1 {
-		title = "1 byte"
-	}
+	title := text.Count(deadLetter.Size, "byte")
 	if deadLetter.BodyTruncated {
 		title += ", printed in part: --body-limit prints more"
 	}

@@ -128,7 +128,7 @@ func printSummary(out io.Writer, queue v1alpha1.DeadLetterQueue, now time.Time, 
 		if summary.GroupBy != "" {
 			row = append(row, cellOf(headerText(group)))
 		}
-		rows.add(append(row, cellOf(decimal(group.Count)), redrivenCell(group.Redriven),
+		rows.add(append(row, cellOf(decimal(group.Count)), deadCell(&group.Redriven),
 			cellOf(age(now, group.Oldest)), cellOf(age(now, group.Newest)), cellOf(printable.Text(group.SampleID)))...)
 	}
 	if err := rows.print(out); err != nil {
@@ -138,13 +138,6 @@ func printSummary(out io.Writer, queue v1alpha1.DeadLetterQueue, now time.Time, 
 		printf(out, "%s in smaller groups.\n", text.Count(summary.Others, "message"))
 	}
 	return nil
-}
-
-func redrivenCell(count int64) cell {
-	if count > 0 {
-		return cell{decimal(count), yellow}
-	}
-	return cellOf("0")
 }
 
 // queueText returns the queue in which messages died, or a dash.
