@@ -12,10 +12,12 @@ import (
 	"github.com/google/cel-go/common/types"
 	"github.com/google/cel-go/common/types/ref"
 	"github.com/google/cel-go/common/types/traits"
+	"github.com/google/cel-go/interpreter"
 )
 
 // CEL charges an operation after it has ended, and charges nothing for some operations. An expression must therefore not contain an
-// operation whose time grows much faster than its operands, or that creates a value much larger than the message.
+// operation whose time grows much faster than its operands, or that copies a value many times. A list or a map refers to its elements, so
+// it can be much larger than the message. Only comparisons read all elements in one call, and comparer limits them.
 
 // growing are functions whose result can be longer than their operands. slow are functions that search a string at each position.
 var (
@@ -138,6 +140,9 @@ type charges struct {
 // zoneCost is the cost of a time zone's file, which takes up to 50 µs to read.
 const zoneCost = 500
 
+// listSumCost is the cost of a sum of two lists. CEL does not copy the lists, so each access to an element passes through all sums.
+const listSumCost = 100
+
 // CallCost implements interpreter.ActualCostEstimator.
 func (c charges) CallCost(function, _ string, args []ref.Val, _ ref.Val) *uint64 {
 	cost := uint64(1)
@@ -151,7 +156,14 @@ func (c charges) CallCost(function, _ string, args []ref.Val, _ ref.Val) *uint64
 		}
 	case overloads.Matches:
 		cost = c.matchCost(args[0], args[1])
-	case operators.Add, overloads.Size, overloads.Contains, "charAt", "substring", "trim", "lowerAscii", "upperAscii", "reverse",
+	case operators.Add:
+		cost += textExtent(args[0]) + textExtent(args[1])
+		switch args[0].(type) {
+		case traits.MutableLister: // the result of a loop, to which CEL appends
+		case traits.Lister:
+			cost = listSumCost
+		}
+	case overloads.Size, overloads.Contains, "charAt", "substring", "trim", "lowerAscii", "upperAscii", "reverse",
 		overloads.TypeConvertString, overloads.TypeConvertBytes, overloads.TypeConvertInt, overloads.TypeConvertUint,
 		overloads.TypeConvertDouble, overloads.TypeConvertBool, overloads.TypeConvertDuration, overloads.TypeConvertTimestamp:
 		for _, arg := range args {
@@ -165,6 +177,38 @@ func (c charges) CallCost(function, _ string, args []ref.Val, _ ref.Val) *uint64
 		return nil // CEL's own cost
 	}
 	return &cost
+}
+
+// comparer returns a call of ==, != or in that compares no values whose comparison costs more than an expression may, because CEL charges a
+// call after it has ended. It returns other nodes unchanged.
+func (c charges) comparer(node interpreter.InterpretableV2) (interpreter.InterpretableV2, error) {
+	call, isCall := node.(interpreter.InterpretableCall)
+	if !isCall {
+		return node, nil
+	}
+	function := call.Function()
+	var compare func(a, b ref.Val) ref.Val
+	switch function {
+	case operators.Equals:
+		compare = types.Equal
+	case operators.NotEquals:
+		compare = func(a, b ref.Val) ref.Val { return types.Bool(types.Equal(a, b) != types.True) }
+	case operators.In:
+		compare = func(a, b ref.Val) ref.Val {
+			if container, ok := b.(traits.Container); ok {
+				return container.Contains(a)
+			}
+			return types.NewErr("no such overload")
+		}
+	default:
+		return node, nil
+	}
+	return interpreter.NewCall(call.ID(), function, call.OverloadID(), call.Args(), func(args ...ref.Val) ref.Val {
+		if *c.CallCost(function, "", args, nil) > maxExpressionCost {
+			return types.NewErr("the values are too large to compare") // CEL charges the cost, and thereby ends the evaluation
+		}
+		return compare(args[0], args[1])
+	}), nil
 }
 
 // textExtent counts ten bytes of a string as one. It is zero for other values.
@@ -200,12 +244,18 @@ func extentOf(value ref.Val, limit uint64) uint64 {
 	case *longText:
 		counted += uint64(len(value.text)) / 10
 	case traits.Mapper:
+		if uint64(value.Size().(types.Int)) >= limit {
+			return limit
+		}
 		for keys := value.Iterator(); counted < limit && keys.HasNext() == types.True; {
 			key := keys.Next()
 			count(key)
 			count(value.Get(key))
 		}
 	case traits.Lister:
+		if uint64(value.Size().(types.Int)) >= limit {
+			return limit
+		}
 		for items := value.Iterator(); counted < limit && items.HasNext() == types.True; {
 			count(items.Next())
 		}

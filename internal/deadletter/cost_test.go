@@ -105,6 +105,87 @@ func TestPatternOnALongText(t *testing.T) {
 	}
 }
 
+// Lists and maps refer to their elements, so they can be much larger than the message. A comparison of two large values does not begin.
+func TestComparisonsOfLargeValues(t *testing.T) {
+	body := `{"few": [1000` + strings.Repeat(", 1000", 199) + `], "l": [1000` + strings.Repeat(", 1000", maxBodyValues/2) + `]}`
+	deadLetter := orders.Read(&amqp.Delivery{Body: []byte(body)})
+	many := func(separator, part string) string { return part + strings.Repeat(separator+part, 199) }
+	entries := ""
+	for i := range 40 {
+		entries += fmt.Sprintf(`"%d": body.l, `, i)
+	}
+	sums := func(comparison string) string { // x is a sum of 900 lists
+		sum := "x" + strings.Repeat("+x", 29)
+		return `[body.l].exists(x, {` + sum + `: 0}.exists(x, {` + sum + `: 0}.exists(x, ` + comparison + `)))`
+	}
+	doubled := func(comparison string) string { // x is a list of lists, in which each level doubles the size
+		const levels = 40
+		return `[body.few].exists(x, ` + strings.Repeat(`{[x, x]: 0}.exists(x, `, levels) + comparison + strings.Repeat(`)`, levels+1)
+	}
+	for name, expression := range map[string]string{
+		"many sums":            `[body.l].exists(x, (` + many("+", "x") + `) == (` + many("+", "x") + `))`,
+		"a part of many sums":  `[body.l].exists(x, 1 in ` + many("+", "x") + `)`,
+		"a loop over sums":     `body.few.exists(x, size(body.l + body.l) == x)`,
+		"equal sums":           sums(`x + x == x + x`),
+		"unequal sums":         sums(`x + x != x + x`),
+		"a part of a sum":      sums(`1 in x + x`),
+		"equal lists by map":   `body.few.map(x, body.l) == body.few.map(x, body.l)`,
+		"unequal lists by map": `body.few.map(x, body.l) != body.few.map(x, body.l)`,
+		"equal lists of lists": `[body.l].exists(x, [` + many(", ", "x") + `] == [` + many(", ", "x") + `])`,
+		"equal lists of maps":  `{{` + entries + `}: 0}.exists(x, [` + many(", ", "x") + `] == [` + many(", ", "x") + `])`,
+		"equal keys":           doubled(`x == x`),
+		"unequal keys":         doubled(`x != x`),
+		"a key in a list":      doubled(`x in [x]`),
+	} {
+		t.Run(name, func(t *testing.T) {
+			compiled, err := compileExpression(expression)
+			if err != nil {
+				t.Fatal(err)
+			}
+			err = checkCost(t, compiled, deadLetter)
+			topologytest.Equal(t, "error", "operation cancelled: actual cost limit exceeded", fmt.Sprint(err))
+		})
+	}
+}
+
+// The comparisons of this package give the same results as those of CEL.
+func TestComparisons(t *testing.T) {
+	t.Parallel()
+	body := `{"l": [1, "a", null], "m": {"a": 1.5}, "n": 2, "t": "a", "many": [1` + strings.Repeat(", 1", 199) + `]}`
+	deadLetter := orders.Read(&amqp.Delivery{Body: []byte(body)})
+	for expression, want := range map[string]SkipReason{
+		`body.n == 2.0 && body.n == 2u`:                                  "",
+		`body.n != 2.5 && body.n != "2"`:                                 "",
+		`body.n == 2.5`:                                                  NotSelected,
+		`body.n != 2`:                                                    NotSelected,
+		`body.l[2] == null && body.n != null`:                            "",
+		`body.l + body.l == [1.0, "a", null, 1u, "a", null]`:             "",
+		`body.l + body.l != body.l`:                                      "",
+		`body.m == {"a": 1.5} && body.m != {"a": 1}`:                     "",
+		`1.0 in body.l + body.l && "a" in body.l && 3 in body.l + [3]`:   "",
+		`2 in body.l`:                                                    NotSelected,
+		`"a" in body.m && !("b" in body.m) && body.t in {"a": 1}`:        "",
+		`body.t in ["a", "b"] && body.n in [1, 2.0]`:                     "",
+		`body.t in body.t`:                                               NotEvaluated,
+		`body.l.map(x, x).size() + body.l.filter(x, x != 1).size() == 5`: "",
+		`body.many.map(x, x + 1).filter(x, x > 1).size() == 200`:         "",
+		`body.many.exists(x, 3 in body.many)`:                            NotEvaluated,
+		`body.missing == 2`:                                              NotEvaluated,
+		`2 != body.missing`:                                              NotEvaluated,
+		`body.missing in body.l`:                                         NotEvaluated,
+		`body.missing == 2 || body.n == 2`:                               "",
+	} {
+		t.Run(expression, func(t *testing.T) {
+			t.Parallel()
+			compiled, err := compileExpression(expression)
+			if err != nil {
+				t.Fatal(err)
+			}
+			topologytest.Equal(t, "skipped", want, compiled.skips(deadLetter, at))
+		})
+	}
+}
+
 // An operation that needs only a part of a large map costs little, and takes no longer than it costs.
 func TestLargeMaps(t *testing.T) {
 	var many strings.Builder

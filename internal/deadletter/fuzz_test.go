@@ -279,6 +279,9 @@ var expressions = []string{
 	`headers.a.upperAscii().trim().charAt(0) == "A" || headers.a.matches("(a+)+$")`, costly,
 	`["aaaaaaaa"]` + strings.Repeat(`.map(x, x + x)`, 40) + `.exists(x, x == "")`,
 	`[headers.a]` + strings.Repeat(`.map(x, x + x)`, 23) + `.exists(x, x == "")`, `[[1]]` + strings.Repeat(`.map(x, [x, x])`, 26) + `.exists(x, x == x)`,
+	`[headers.CC].exists(x, x + x == x + headers.a && 1 in x + x)`, `headers.CC.map(x, headers) != headers.CC.map(x, headers)`,
+	`[headers.CC].exists(x, ` + strings.Repeat(`{[x, x]: 0}.exists(x, `, 26) + `x == x` + strings.Repeat(`)`, 27),
+	`[headers.CC].exists(x, ` + strings.Repeat(`{x + x: 0}.exists(x, `, 26) + `1 in x` + strings.Repeat(`)`, 27),
 }
 
 // FuzzExpression shows that an expression costs no more than it may, in the units of CEL as well as in memory and time.
