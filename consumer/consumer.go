@@ -283,8 +283,8 @@ func (c *Consumer) reload(ctx context.Context) error {
 // errContractChanged ends a session so that the next one uses the new contract.
 var errContractChanged = errors.New("the contract has changed")
 
-// checkContract reads the contract while messages are delivered. Changes that concern only the routes of failed messages apply
-// from the next delivery on. Other changes return errContractChanged, and a pause returns errPaused.
+// checkContract reads the contract while messages are delivered. Changes that concern only failed messages apply from the next
+// failure on, also to deliveries whose handlers run. Other changes return errContractChanged, and a pause returns errPaused.
 func (c *Consumer) checkContract(ctx context.Context) error {
 	loaded, err := c.load(ctx)
 	current := c.contract.Load()

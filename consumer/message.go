@@ -131,7 +131,8 @@ func (d *Delivery) Attempt() int { return d.progress.Attempt }
 // MaxAttempts returns how many attempts a message has in total.
 func (d *Delivery) MaxAttempts() int { return d.contract.MaxAttempts }
 
-// IsLastAttempt reports whether the message goes to the dead-letter queue if the handler returns an error.
+// IsLastAttempt reports whether the message goes to the dead-letter queue if the handler returns an error. If MaxAttempts changes in the
+// contract while the handler runs, the new number applies.
 func (d *Delivery) IsLastAttempt() bool { return d.Attempt() >= d.MaxAttempts() }
 
 // Redrives returns how often the message was moved back from the dead-letter queue, from the header x-warren-redrive-count.

@@ -181,8 +181,8 @@ func (s *session) invalidate(cause error) {
 	s.cancel(cause)
 }
 
-// settle carries out the contract's decision about a delivery. Publishing a copy and waiting happen in other goroutines. Like finish,
-// settle may end the goroutine.
+// settle carries out the decision of the current contract about a delivery: the exchanges of the contract at the delivery may be deleted.
+// Publishing a copy and waiting happen in other goroutines. Like finish, settle may end the goroutine.
 func (s *session) settle(d *Delivery, o contract.Outcome, failure error, began time.Time) {
 	var refused map[string]error
 	if o.Result != contract.ResultSucceeded {
@@ -191,8 +191,8 @@ func (s *session) settle(d *Delivery, o contract.Outcome, failure error, began t
 		o.Client = s.consumer.conn.name
 	}
 	end := Settlement{
-		Delivery: d, Context: d.handlerValues(s.values), Result: o.Result, Action: d.contract.Decide(d.facts, o), Err: failure,
-		Took: time.Since(began),
+		Delivery: d, Context: d.handlerValues(s.values), Result: o.Result, Action: s.consumer.contract.Load().Decide(d.facts, o),
+		Err: failure, Took: time.Since(began),
 	}
 	switch {
 	case end.Action.Verb == contract.VerbPublish:
