@@ -349,7 +349,7 @@ type openedSession struct {
 
 // deliver runs a session. It returns nil when ctx ends, errContractChanged, errPaused, or the reason why the session ended.
 func (c *Consumer) deliver(ctx context.Context, s *session) error {
-	c.followPause(s)
+	c.followPause(ctx, s)
 	notify(c.permissionChecks)
 	s.startWorkers()
 	ticker := time.NewTicker(contractInterval)
@@ -363,7 +363,7 @@ func (c *Consumer) deliver(ctx context.Context, s *session) error {
 			s.lose(fmt.Errorf("%w: %w", ErrDeliveryLost, err))
 			return err
 		case <-c.pauseChanges:
-			c.followPause(s)
+			c.followPause(ctx, s)
 		case <-ticker.C:
 			if err := c.checkContract(ctx); err != nil {
 				return err

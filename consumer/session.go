@@ -46,7 +46,9 @@ type session struct {
 	mu      sync.Mutex
 	pending []pendingSettlement
 
-	subscribing   sync.Mutex    // held during basic.consume and basic.cancel; guards the next fields
+	// subscribing is held during basic.consume and basic.cancel, and guards the next fields. It is no Mutex, because the clock of
+	// testing/synctest stops while a goroutine waits for one.
+	subscribing   chan struct{}
 	received      chan struct{} // closed when all deliveries of the subscription are in inbox; nil while not subscribed
 	subscribed    int           // the window of the subscription; 0 while not subscribed
 	subscriptions int           // how many consumer tags were used
@@ -83,7 +85,7 @@ func (c *Consumer) open(ctx context.Context, current contract.Contract, given *s
 		consumer: c, id: rand.Text()[:10], settings: given, contract: current, connection: connection, channel: channel,
 		acker: newAcker(channel, given.prefetch), closed: closed, cancelled: cancelled, over: make(chan error, 1),
 		stopped: make(chan struct{}), idle: make(chan struct{}, 1), slots: c.slots,
-		inbox: make(chan arrival, given.prefetch), gathering: make(chan struct{}, 1),
+		inbox: make(chan arrival, given.prefetch), gathering: make(chan struct{}, 1), subscribing: make(chan struct{}, 1),
 	}
 	s.stop = sync.OnceFunc(func() { close(s.stopped) })
 	s.values = context.WithoutCancel(ctx)

@@ -1,6 +1,7 @@
 package consumer
 
 import (
+	"context"
 	"errors"
 	"time"
 
@@ -23,8 +24,8 @@ func (s *session) window() int {
 
 // adjust makes the subscription match the window. It must be called after each change of the window.
 func (s *session) adjust() error {
-	s.subscribing.Lock()
-	defer s.subscribing.Unlock()
+	s.subscribing <- struct{}{}
+	defer func() { <-s.subscribing }()
 	window := s.window()
 	if s.isStopped() || window == s.subscribed {
 		return nil
@@ -86,8 +87,8 @@ func (s *session) receive(deliveries <-chan amqp.Delivery, received chan<- struc
 
 // ensureCancel subscribes again if many acks may have followed the basic.cancel of a pause, so that another basic.cancel follows the acks.
 func (s *session) ensureCancel() error {
-	s.subscribing.Lock()
-	defer s.subscribing.Unlock()
+	s.subscribing <- struct{}{}
+	defer func() { <-s.subscribing }()
 	if s.received != nil || s.lateAcks <= maxLateAcks {
 		return nil
 	}
@@ -96,8 +97,8 @@ func (s *session) ensureCancel() error {
 
 // unsubscribe ends the subscription and returns the deliveries that no worker has received.
 func (s *session) unsubscribe() ([]arrival, error) {
-	s.subscribing.Lock()
-	defer s.subscribing.Unlock()
+	s.subscribing <- struct{}{}
+	defer func() { <-s.subscribing }()
 	return s.cancelSubscription()
 }
 
@@ -183,9 +184,19 @@ func (c *Consumer) Resume() {
 	notify(c.pauseChanges)
 }
 
-// followPause makes the session and the state follow Pause, Resume and the breaker.
-func (c *Consumer) followPause(s *session) {
-	_ = s.adjust() // fails with the session
+// followPause makes the session and the state follow Pause, Resume and the breaker. It does not wait for the broker after ctx ended: the
+// drain limits how long adjust may still take.
+func (c *Consumer) followPause(ctx context.Context, s *session) {
+	adjusted := make(chan struct{})
+	go func() {
+		defer close(adjusted)
+		_ = s.adjust() // fails with the session
+	}()
+	select {
+	case <-adjusted:
+	case <-ctx.Done():
+		return
+	}
 	if err := c.breaker.err(); err != nil || c.paused.Load() {
 		c.setState(StatePaused, err)
 		return
