@@ -1,6 +1,7 @@
 package consumer
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -169,8 +170,10 @@ func Run(ctx context.Context, consumers ...*Consumer) error {
 // contractInterval is how often the contract is read again.
 const contractInterval = 30 * time.Second
 
-// Run consumes until ctx ends, then drains and returns nil. It reconnects without a limit of attempts. It returns a *DrainError
-// if handlers did not return within the drain timeout, and another error if the first contract cannot be read, is not valid or does not
+// Run consumes until ctx ends, then drains. It reconnects without a limit of attempts. It returns nil if every handler has returned,
+// except handlers whose messages were settled as timed out. Also then, messages are delivered again if the drain timeout ended the contexts
+// of their handlers or their wait for a confirm, or if the connection was lost before their acks arrived. Run returns a *DrainError if
+// handlers did not return within the drain timeout, and another error if the first contract cannot be read, is not valid or does not
 // fit the options. Run can be called only once.
 func (c *Consumer) Run(ctx context.Context) error {
 	if !c.started.CompareAndSwap(false, true) {
@@ -181,6 +184,8 @@ func (c *Consumer) Run(ctx context.Context) error {
 	defer c.setState(StateDisconnected, nil)
 	defer c.breaker.stop()
 	defer inBackground(ctx, c.checkPermissions, c.watchHandlers)()
+	stopped := make(chan time.Time, 1) // when ctx ended
+	defer context.AfterFunc(ctx, func() { stopped <- time.Now() })()
 	retry := backoff{}
 	for {
 		if c.pause.left(time.Now()) <= 0 {
@@ -195,7 +200,7 @@ func (c *Consumer) Run(ctx context.Context) error {
 		}
 		if err == nil && c.awaitPause(ctx) {
 			if ctx.Err() != nil {
-				return nil
+				return c.awaitHandlers(<-stopped)
 			}
 			continue // with the contract as it is now
 		}
@@ -206,7 +211,7 @@ func (c *Consumer) Run(ctx context.Context) error {
 		if err == nil {
 			began := time.Now()
 			if err = c.deliver(ctx, s); err == nil {
-				return c.drain(s)
+				return cmp.Or(c.drain(s), c.awaitHandlers(<-stopped))
 			}
 			if time.Since(began) > retry.delay { // the session lasted longer than the delay before it
 				retry.reset()
@@ -220,7 +225,7 @@ func (c *Consumer) Run(ctx context.Context) error {
 			c.setState(StateReconnecting, err)
 		}
 		if !sleep(ctx, retry.next()) {
-			return nil
+			return c.awaitHandlers(<-stopped)
 		}
 	}
 }

@@ -3,7 +3,6 @@ package consumer
 import (
 	"context"
 	"fmt"
-	"slices"
 	"sync"
 	"time"
 
@@ -22,6 +21,8 @@ const (
 	// endTimeout limits the end of a session after the drain timeout, including abandonWait. With disconnectTimeout and reportTimeout, Run
 	// returns in less than the 10 s that WithDrainTimeout names.
 	endTimeout = 5 * time.Second
+	// handlerInterval is how often awaitHandlers looks for handlers that still run.
+	handlerInterval = 100 * time.Millisecond
 )
 
 // drain ends the last session of a consumer.
@@ -47,7 +48,7 @@ func (s *session) drain() error {
 	if lost {
 		s.cancel(ErrDraining)
 		if !s.awaitIdle(abandonWait) {
-			abandoned = s.runningHandlers()
+			abandoned = s.consumer.workers.unsettled()
 		}
 	}
 	_ = s.withTimeout(min(closeTimeout, s.settings.drain+endTimeout-time.Since(began)), func() error {
@@ -62,6 +63,22 @@ func (s *session) drain() error {
 		return &DrainError{Abandoned: abandoned}
 	}
 	return nil
+}
+
+// awaitHandlers waits for the handlers of lost and former sessions, which no drain waits for: the program may end when Run returns. It
+// returns a *DrainError at the end of the drain timeout, which began at stopped.
+func (c *Consumer) awaitHandlers(stopped time.Time) error {
+	for {
+		running := c.workers.unsettled()
+		switch {
+		case len(running) == 0:
+			return nil
+		case time.Since(stopped) >= c.settings.Load().drain:
+			return &DrainError{Abandoned: running}
+		}
+		c.setState(StateDrainingQueue, nil) // also records progress
+		time.Sleep(handlerInterval)
+	}
 }
 
 // awaitIdle waits until no delivery is in progress. It returns false after limit.
@@ -132,18 +149,4 @@ func (s *session) withTimeout(limit time.Duration, request func() error) error {
 	defer cancel()
 	defer context.AfterFunc(ctx, s.connection.Kill)()
 	return request()
-}
-
-// runningHandlers returns the names of the unsettled deliveries whose handlers run.
-func (s *session) runningHandlers() []string {
-	var names []string
-	for _, w := range s.consumer.workers.of(s) {
-		if h := w.current.Load(); h != nil && !h.settled.Load() {
-			for _, d := range h.deliveries() {
-				names = append(names, d.String())
-			}
-		}
-	}
-	slices.Sort(names)
-	return names
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"log/slog"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -44,6 +45,20 @@ func (c *workerSet) of(s *session) (found []*worker) {
 		}
 	}
 	return found
+}
+
+// unsettled returns the names of the unsettled deliveries whose handlers run.
+func (c *workerSet) unsettled() []string {
+	var names []string
+	for _, w := range c.of(nil) {
+		if h := w.current.Load(); h != nil && !h.settled.Load() {
+			for _, d := range h.deliveries() {
+				names = append(names, d.String())
+			}
+		}
+	}
+	slices.Sort(names)
+	return names
 }
 
 // handlerCounts counts the handlers that run (active), their messages (inFlight), and the handlers that are stuck. overdue counts the
