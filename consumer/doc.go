@@ -13,11 +13,11 @@
 // # Guarantees
 //
 // No message is lost as long as the broker keeps what it confirmed: the consumer acks a message only after the handler returned
-// nil or Discard, or after the broker confirmed the copy that replaces it. A clean drain repeats nothing. After a crash or a lost
-// connection, the messages that were unacked are handled again. If the connection was lost before a copy's confirm arrived, there
-// may be two copies of the failed message. Both have the same header x-copy-id if only the publishing connection was lost. The
-// order of messages is kept only with a single active consumer, a concurrency and a prefetch of 1, the strategy Requeue or None, and
-// without pauses.
+// nil or Discard, or after the broker confirmed the copy that replaces it. A drain repeats nothing if all handlers return, and all
+// copies are confirmed, within the drain timeout. After a crash or a lost connection, the messages that were unacked are handled
+// again. If the connection was lost before a copy's confirm arrived, there may be two copies of the failed message. Both have the
+// same header x-copy-id if only the publishing connection was lost. The order of messages is kept only with a single active
+// consumer, a concurrency and a prefetch of 1, the strategy Requeue or None, and without pauses.
 //
 // # Implementation
 //
