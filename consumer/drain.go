@@ -13,9 +13,9 @@ const (
 	// idleWait is how long a drain waits for running handlers before it returns messages that were never started to other
 	// consumers.
 	idleWait = time.Second
-	// maxLateAcks is how many acks may precede the close of a channel without basic.cancel in between. Quorum queues lose further
-	// acks.
-	maxLateAcks = 32
+	// maxLateSettlements is how many acks and returns may precede the close of a channel without basic.cancel in between. Quorum queues
+	// lose further ones.
+	maxLateSettlements = 32
 	// abandonWait is how long handlers may still run after their context ended.
 	abandonWait = 2 * time.Second
 	// endTimeout limits the end of a session after the drain timeout, including abandonWait. With disconnectTimeout and reportTimeout, Run
@@ -40,7 +40,7 @@ func (s *session) drain() error {
 	began := time.Now()
 	s.stop()
 	var early sync.WaitGroup
-	if !s.awaitIdle(min(idleWait, s.settings.drain)) && !s.contract.SingleActiveConsumer && s.settings.prefetch <= maxLateAcks {
+	if !s.awaitIdle(min(idleWait, s.settings.drain)) && !s.contract.SingleActiveConsumer && s.settings.prefetch <= maxLateSettlements {
 		early.Go(s.cancelEarly) // beside awaitIdle, because the broker may not answer
 	}
 	lost := !s.awaitIdle(s.settings.drain - time.Since(began))
@@ -124,7 +124,7 @@ func (s *session) returnUnsettled() error {
 	if err := s.acker.flush(); err != nil {
 		return err
 	}
-	if s.contract.SingleActiveConsumer && s.settings.prefetch <= maxLateAcks {
+	if s.contract.SingleActiveConsumer && s.settings.prefetch <= maxLateSettlements {
 		return s.acker.finish()
 	}
 	if err := s.ensureCancel(); err != nil {

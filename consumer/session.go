@@ -48,13 +48,13 @@ type session struct {
 
 	// subscribing is held during basic.consume and basic.cancel, and guards the next fields. It is no Mutex, because the clock of
 	// testing/synctest stops while a goroutine waits for one.
-	subscribing   chan struct{}
-	received      chan struct{} // closed when all deliveries of the subscription are in inbox; nil while not subscribed
-	subscribed    int           // the window of the subscription; 0 while not subscribed
-	subscriptions int           // how many consumer tags were used
-	lateAcks      int64         // how many acks may follow the last basic.cancel
-	qos           int           // the prefetch of the next basic.consume
-	limiterPauses atomic.Bool   // the session does not consume until the limiter grants permission
+	subscribing     chan struct{}
+	received        chan struct{} // closed when all deliveries of the subscription are in inbox; nil while not subscribed
+	subscribed      int           // the window of the subscription; 0 while not subscribed
+	subscriptions   int           // how many consumer tags were used
+	lateSettlements int64         // how many acks and returns may follow the last basic.cancel
+	qos             int           // the prefetch of the next basic.consume
+	limiterPauses   atomic.Bool   // the session does not consume until the limiter grants permission
 }
 
 // arrival is a delivery with the time of its arrival. The broker measures the consumer timeout from then on.

@@ -85,11 +85,12 @@ func (s *session) receive(deliveries <-chan amqp.Delivery, received chan<- struc
 	}
 }
 
-// ensureCancel subscribes again if many acks may have followed the basic.cancel of a pause, so that another basic.cancel follows the acks.
+// ensureCancel subscribes again if many settlements may have followed the basic.cancel of a pause, so that another basic.cancel follows
+// them.
 func (s *session) ensureCancel() error {
 	s.subscribing <- struct{}{}
 	defer func() { <-s.subscribing }()
-	if s.received != nil || s.lateAcks <= maxLateAcks {
+	if s.received != nil || s.lateSettlements <= maxLateSettlements {
 		return nil
 	}
 	return s.subscribe(1)
@@ -108,7 +109,7 @@ func (s *session) cancelSubscription() ([]arrival, error) {
 	if s.received == nil {
 		return nil, nil
 	}
-	s.lateAcks = s.active.Load() // before the flush, because their handlers may end during it
+	s.lateSettlements = s.active.Load() // before the flush, because their handlers may end during it
 	if err := s.acker.flush(); err != nil {
 		return nil, err
 	}
@@ -133,6 +134,7 @@ func (s *session) cancelSubscription() ([]arrival, error) {
 		default: // a worker received it first
 		}
 	}
+	s.lateSettlements += int64(len(untouched)) // the caller returns them
 	return untouched, nil
 }
 

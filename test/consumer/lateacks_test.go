@@ -61,3 +61,29 @@ func TestADrainWithManyAcksRepeatsNothing(t *testing.T) {
 		})
 	}
 }
+
+// A pause returns the messages whose handlers have not begun. The acks that follow these returns must not be lost.
+func TestADrainRightAfterAPauseRepeatsNothing(t *testing.T) {
+	t.Parallel()
+	const messages, handlers, rounds = 400, 20, 5
+	onEach(t, none, func(w *world) {
+		g, all := NewWithT(w.tb), bodies(messages)
+		w.Publish("", "orders", all...)
+		for round := range rounds {
+			began, release := atomic.Int64{}, make(chan struct{})
+			running := w.run(w.conn(), func(context.Context, *consumer.Message[string]) error {
+				began.Add(1)
+				<-release
+				return nil
+			}, quiet, consumer.WithConcurrency(handlers), consumer.WithPrefetch(messages))
+			g.Eventually(running.Health).Should(SatisfyAll(HaveField("Active", handlers), HaveField("Prefetched", messages-handlers*(round+1))))
+			running.Pause()
+			g.Eventually(running.Health).WithPolling(100 * time.Microsecond).Should(HaveField("State", consumer.StatePaused))
+			running.stop()
+			close(release)
+			g.Expect(<-running.ended).To(Succeed())
+			g.Expect(began.Load()).To(BeEquivalentTo(handlers))
+			g.Eventually(w.Ready).WithArguments("orders").Should(Equal(messages - handlers*(round+1)))
+		}
+	})
+}
