@@ -80,8 +80,8 @@ func checkNames(desired Topology) error {
 	for _, name := range names {
 		own := slices.IndexFunc(vhost.OwnPrefixes, func(prefix string) bool { return strings.HasPrefix(name, prefix) })
 		if own >= 0 {
-			return refuse(v1alpha1.ReasonInvalidSpec,
-				"name %q is reserved: Warren's own objects have names that begin with %s. Choose another name", name, vhost.OwnPrefixes[own])
+			return refuse(v1alpha1.ReasonInvalidSpec, "name %q is reserved: Warren's own objects have names that begin with %s. "+
+				"Choose another name", name, vhost.OwnPrefixes[own])
 		}
 	}
 	return nil
@@ -113,17 +113,17 @@ func checkSafe(spec resolved) error {
 	limit := spec.queue.DeliveryLimit
 	switch {
 	case version.AtLeast(vhost.RabbitMQ40) && limit != nil && limit.StrVal == v1alpha1.DeliveryLimitBrokerDefault:
-		return refuse(v1alpha1.ReasonUnsafeTopology, "queue.deliveryLimit BrokerDefault is 20 on this broker (%s), and messages that exceed it would be lost: "+
-			"use Unlimited or remove it", version)
+		return refuse(v1alpha1.ReasonUnsafeTopology, "queue.deliveryLimit BrokerDefault is 20 on this broker (%s), and messages "+
+			"that exceed it would be lost: use Unlimited or remove it", version)
 	case limit != nil && limit.Type == intstr.Int:
-		return refuse(v1alpha1.ReasonUnsafeTopology, "a numeric queue.deliveryLimit with retry.strategy Reject loses messages on this broker (%s): "+
-			"use Unlimited, or %s", version, notStraight(spec))
+		return refuse(v1alpha1.ReasonUnsafeTopology, "a numeric queue.deliveryLimit with retry.strategy Reject loses messages "+
+			"on this broker (%s): use Unlimited, or %s", version, notStraight(spec))
 	case spec.queue.MessageTTL != "":
-		return refuse(v1alpha1.ReasonUnsafeTopology, "queue.messageTTL with retry.strategy Reject loses or blocks expired messages on this broker (%s): "+
-			"remove it, or %s", version, notStraight(spec))
+		return refuse(v1alpha1.ReasonUnsafeTopology, "queue.messageTTL with retry.strategy Reject loses or blocks expired messages "+
+			"on this broker (%s): remove it, or %s", version, notStraight(spec))
 	case (spec.queue.MaxLength != nil || spec.queue.MaxLengthBytes != nil) && !spec.atLeastOnce:
-		return refuse(v1alpha1.ReasonUnsafeTopology, "queue.maxLength and queue.maxLengthBytes with retry.strategy Reject and deadLetterStrategy AtMostOnce "+
-			"lose the messages that exceed them on this broker (%s): use AtLeastOnce, remove the limits, or %s",
+		return refuse(v1alpha1.ReasonUnsafeTopology, "queue.maxLength and queue.maxLengthBytes with retry.strategy Reject and "+
+			"deadLetterStrategy AtMostOnce lose the messages that exceed them on this broker (%s): use AtLeastOnce, remove the limits, or %s",
 			version, notStraight(spec))
 	}
 	return nil

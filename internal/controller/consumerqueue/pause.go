@@ -130,7 +130,8 @@ func (s *scope) syncPause(ctx context.Context) (again time.Duration, err error) 
 // unwrittenPause precedes the reason why the consumers are not asked to pause, in the message of RecreationRequired.
 const unwrittenPause = "; Warren cannot "
 
-// reportUnwrittenPause adds to the condition why the consumers are not asked to pause. The reason replaces that of an earlier reconciliation.
+// reportUnwrittenPause adds to the condition why the consumers are not asked to pause. The reason replaces that of an earlier
+// reconciliation.
 func (s *scope) reportUnwrittenPause(err error) {
 	required := meta.FindStatusCondition(s.status.Conditions, v1alpha1.ConditionRecreationRequired)
 	if required == nil {

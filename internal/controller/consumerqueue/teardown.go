@@ -155,7 +155,7 @@ func (t *teardown) restoreTiers(ctx context.Context, trouble error) error {
 		return trouble
 	}
 	if err := t.connection.Apply(ctx, missing); err != nil {
-		return fmt.Errorf("Warren cannot declare the missing delay tiers again (%w), and did not delete the main queue (%s)",
+		return fmt.Errorf("missing delay tiers cannot be declared again (%w), and the main queue was not deleted (%s)",
 			err, conditions.ErrorSummary(trouble))
 	}
 	names := make([]string, len(missing.Queues))
@@ -327,7 +327,8 @@ func (t *teardown) checkRedeclared(observed vhost.Observed) error {
 	case queue == "":
 		return nil
 	case since < deletedListingLag:
-		return fmt.Errorf("queue %q was deleted, and the broker lists it. The list may be old, or another client has declared the queue again", queue)
+		return fmt.Errorf("queue %q was deleted, and the broker lists it. The list may be old, or another client has declared the queue again",
+			queue)
 	}
 	return fmt.Errorf("%w: queue %q was deleted, and another client declared it again", errNeeded, queue)
 }

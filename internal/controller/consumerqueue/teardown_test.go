@@ -327,7 +327,7 @@ func TestADeletionRetriesToDeclareMissingTiers(t *testing.T) {
 		w.reconciler.index.Update(w.cached())
 		return fmt.Sprint(conditions.Ready(w.get().Status.Conditions).Message, err)
 	}).WithTimeout(deadline.For(10 * time.Second)).Should(ContainSubstring(
-		`waiting to delete the topology: Warren cannot declare the missing delay tiers again (declare queue "soon"`))
+		`waiting to delete the topology: missing delay tiers cannot be declared again (declare queue "soon"`))
 	w.broker.Fail(vhost.QueueID("soon"), nil)
 	w.reconcileUntilGone()
 	topologytest.Equal(t, "queues", []string{"orders", "soon", "later"}, w.queueNames("orders", "soon", "later"))

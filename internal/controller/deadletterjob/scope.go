@@ -218,8 +218,8 @@ func (s *scope) count(ctx context.Context, m Move) *Blocker {
 	release, ok := s.Limiter.TryAcquire(m.Queue.Location.Cluster.Endpoint, s.key().ObjectKey)
 	if !ok {
 		s.waitsToCount = true
-		stop := waiting(v1alpha1.ReasonQueued, "other jobs are counting messages, and this job has no slot to count the messages of queue %q. "+
-			"This job begins by itself when it gets a slot", m.Queue.Name)
+		stop := waiting(v1alpha1.ReasonQueued, "other jobs are counting messages, and this job has no slot to count the messages "+
+			"of queue %q. This job begins by itself when it gets a slot", m.Queue.Name)
 		stop.Retry = brokers.LimiterRetry
 		return stop
 	}

@@ -119,7 +119,8 @@ func (o *otherInstances) OtherConnections(ctx context.Context) (mayHave func(own
 	earliest := time.Now().Add(-surveyAge)
 	last, err := o.surveyConnections(ctx, func(s *survey) bool { return s.at.Before(earliest) && s.mayRepeat() })
 	if err == nil && last.at.Before(earliest) {
-		err = o.Errors.Fail(brokererr.ErrUnreachable, "the list of connections of vhost %q is too old, and Warren may not list them again yet", o.VHost)
+		err = o.Errors.Fail(brokererr.ErrUnreachable,
+			"the list of connections of vhost %q is too old, and Warren may not list them again yet", o.VHost)
 	}
 	return last.others.mayHave, err
 }

@@ -269,7 +269,8 @@ func (r recovery) checkNotConnected(stray leftover, connections func() (mayHave 
 	}
 	mayHave, err := connections()
 	if err == nil && mayHave(name.Owner) {
-		err = r.errs.Fail(brokererr.ErrShared, "owner %s belongs to another instance, which may be connected and may still recreate the queue", name.Owner)
+		err = r.errs.Fail(brokererr.ErrShared,
+			"owner %s belongs to another instance, which may be connected and may still recreate the queue", name.Owner)
 	}
 	return err
 }

@@ -9,8 +9,9 @@ import (
 )
 
 // matchingOlderVersion returns the topology of this spec on an older RabbitMQ, if the broker still has that topology. It returns nil if the
-// broker has none of them, or if nothing requires recreation. That topology must match every object that requires recreation, and also the objects that route dead letters: the main queue
-// and the exchanges. A partial match may come from another change of the spec, and messages would then take a route of neither topology.
+// broker has none of them, or if nothing requires recreation. That topology must match every object that requires recreation, and also the
+// objects that route dead letters: the main queue and the exchanges. A partial match may come from another change of the spec, and messages
+// would then take a route of neither topology.
 func matchingOlderVersion(comparison Comparison, observed vhost.Observed, onOlder func() []topology.Topology) *topology.Topology {
 	if !comparison.RequiresRecreation() || onOlder == nil {
 		return nil
