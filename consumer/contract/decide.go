@@ -80,7 +80,7 @@ type Action struct {
 	// Route and Headers belong to the copy.
 	Route   *Route         `json:"route,omitempty"`
 	Headers map[string]any `json:"headers,omitempty"`
-	// Otherwise settles the delivery if the broker does not accept the copy within 30 s. If it is empty, publishing is retried
+	// Otherwise settles the delivery if the broker still refuses the copy after 30 s. If it is empty, publishing is retried
 	// without a limit.
 	Otherwise Verb `json:"otherwise,omitempty"`
 }

@@ -4,7 +4,7 @@ import { hostname } from "node:os";
 import type { Channel, ConsumeMessage, Options as AmqpOptions } from "amqplib";
 import { aborted, closeConnection, closeTimeout, limited, openConnection, sleep, within } from "./connection.js";
 import { crashLimit, decide, Pause, read, timeLimits, type Contract, type Delivery, type Outcome, type Verb } from "./contract.js";
-import { Publisher } from "./publisher.js";
+import { Publisher, Refused } from "./publisher.js";
 
 /** One delivery. There is no ack: how the handler ends decides. */
 export interface Message<T> {
@@ -319,9 +319,10 @@ export class Consumer<T> {
         return "ack";
       } catch (failure) {
         this.options.log("copy not taken", { ...action.route, reason: String(failure) });
-      }
-      if (action.otherwise && Date.now() - began > 30_000) {
-        return action.otherwise;
+        // If it is unknown whether the broker has the copy, a rejected message would become a second dead letter.
+        if (failure instanceof Refused && action.otherwise && Date.now() - began > 30_000) {
+          return action.otherwise;
+        }
       }
       if (Date.now() >= returnAt) { // after the first try: a late failure uses its attempt, too
         return "return";

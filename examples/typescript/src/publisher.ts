@@ -4,6 +4,9 @@ import { Alarm, closeConnection, closeTimeout, Late, openConnection, within } fr
 
 const confirmTimeout = 30_000;
 
+/** The broker does not have the message. */
+export class Refused extends Error {}
+
 /** A connection. It can be closed more than once. */
 interface Link {
   connection: ChannelModel;
@@ -30,9 +33,9 @@ export class Publisher {
   constructor(private readonly url: string) {}
 
   /**
-   * Resolves when the broker has confirmed a message and has not returned it. Otherwise the promise is rejected, and it may be unknown
-   * whether the broker has the message: publish it again with the same copyId. While the broker has an alarm, the promise is pending: on
-   * another connection, the message would be published twice.
+   * Resolves when the broker has confirmed a message and has not returned it. Otherwise the promise is rejected. Unless the reason is
+   * Refused, it is unknown whether the broker has the message: publish it again with the same copyId. While the broker has an alarm, the
+   * promise is pending: on another connection, the message would be published twice.
    */
   async publish(route: Route, content: Buffer, copyId: string, options: Options.Publish): Promise<void> {
     const line = await this.open();
@@ -44,9 +47,12 @@ export class Publisher {
         const reply = line.returned.get(copyId);
         line.returned.delete(copyId);
         if (reply !== undefined) {
-          reject(new Error(`the broker returned the copy: ${reply}`));
+          reject(new Refused(`the broker returned the copy: ${reply}`));
+        } else if (failure?.message === "message nacked") { // amqplib has no other sign of a negative confirm
+          reject(new Refused("the broker refused the copy: the queue may be full"));
         } else if (failure) {
-          reject(line.reason ?? failure);
+          const reason = line.reason ?? failure;
+          reject(isAbout(reason, route, content) ? new Refused(reason.message) : reason);
         } else {
           resolve();
         }
@@ -120,5 +126,18 @@ export class Publisher {
       }
     });
     return line;
+  }
+}
+
+/** Says whether the broker closed a channel because of this message. Other messages of the channel may have arrived. */
+function isAbout(reason: Error & { code?: number }, { exchange }: Route, content: Buffer): boolean {
+  switch (reason.code) {
+    case 403:
+    case 404:
+      return reason.message.includes(`exchange '${exchange || "amq.default"}'`);
+    case 406:
+      return reason.message.includes(`message size ${content.length} is larger`);
+    default:
+      return false;
   }
 }
