@@ -108,7 +108,6 @@ class Session {
 export class Consumer<T> {
   private readonly publisher: Publisher;
   private readonly pause = new Pause();
-  private pausing = false;
   private session: Session | undefined;
   private busy = 0; // handlers of all sessions: one that hangs keeps its slot
 
@@ -118,7 +117,7 @@ export class Consumer<T> {
 
   /** Whether messages come, or will after a pause that Warren asks for. Use it for a readiness probe. */
   get ready(): boolean {
-    return this.pausing || (this.session !== undefined && !this.session.over.aborted);
+    return this.pause.left(Date.now()) > 0 || (this.session !== undefined && !this.session.over.aborted);
   }
 
   /** Consumes until the signal is aborted, then finishes what has begun. */
@@ -146,7 +145,6 @@ export class Consumer<T> {
     try {
       const contract = await this.load();
       if (session && this.pause.left(Date.now()) > 0) {
-        this.pausing = true;
         session.paused.abort();
       } else if (session && contract.queue !== session.contract.queue) {
         session.end("the contract names another queue");
@@ -168,12 +166,10 @@ export class Consumer<T> {
   private async loadAfterPause(stop: AbortSignal): Promise<Contract> {
     let contract = await this.load();
     for (let left = this.pause.left(Date.now()); left > 0 && !stop.aborted; left = this.pause.left(Date.now())) {
-      this.pausing = true;
       this.options.log("paused", { milliseconds: left });
       await sleep(Math.min(left, 5_000), stop);
       contract = await this.load().catch(() => contract);
     }
-    this.pausing = false;
     return contract;
   }
 

@@ -60,7 +60,7 @@ export function short(text: string): string {
 
 /** A broker that answers only what it is told to. */
 export class TestBroker {
-  private readonly server = createServer((socket) => this.serve(socket));
+  private readonly server = createServer({ noDelay: true }, (socket) => this.serve(socket));
 
   constructor(private readonly answers: Answers, private readonly receive: (frame: Frame) => void) {}
 
