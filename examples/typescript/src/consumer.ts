@@ -144,12 +144,13 @@ export class Consumer<T> {
     const session = this.session;
     try {
       const contract = await this.load();
+      if (session && contract.queue === session.contract.queue) {
+        session.contract = contract; // also for the failures of a drain
+      }
       if (session && this.pause.left(Date.now()) > 0) {
         session.paused.abort();
       } else if (session && contract.queue !== session.contract.queue) {
         session.end("the contract names another queue");
-      } else if (session) {
-        session.contract = contract;
       }
     } catch (failure) {
       this.options.log("contract not read", { reason: String(failure) }); // the session keeps its contract

@@ -3,7 +3,7 @@ import { mock, test } from "node:test";
 import { setImmediate } from "node:timers/promises";
 import { Consumer, type Handler } from "./consumer.js";
 import type { Contract } from "./contract.js";
-import { closing, consuming, TestBroker, type Frame } from "./testbroker.js";
+import { closing, consuming, names, short, TestBroker, type Frame } from "./testbroker.js";
 
 const second = 1_000;
 
@@ -62,3 +62,27 @@ test("a consumer is not ready after a pause whose contract cannot be read again"
     assert.equal(consumer.ready, false, "after the pause");
   });
 });
+
+for (const { name, until } of [{ name: "a contract" }, { name: "a contract that asks for a pause", until: 90 }]) {
+  test(`${name} that is read while a handler runs decides its failure`, { timeout: 20 * second }, async () => {
+    let fail = (): void => undefined;
+    const failing = new Promise<void>((resolve) => { fail = resolve; });
+    let started = false, copy = "";
+    const handle = async (): Promise<void> => {
+      started = true;
+      await failing;
+      throw new Error("failed");
+    };
+    const receive = ({ name: called, payload }: Frame): void => {
+      copy = called === names.publish ? payload : copy;
+    };
+    const contracts = [contractWith("wait"), contractWith("later", until)];
+    await consume(contracts, handle, receive, async () => {
+      await pass(() => started, 0);
+      await pass(() => Date.now() >= 31 * second); // the contract is read every 30 s
+      fail();
+      await pass(() => copy !== "");
+      assert.ok(copy.startsWith(`${names.publish}0000${short("later")}`), copy);
+    });
+  });
+}
