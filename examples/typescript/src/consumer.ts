@@ -109,7 +109,7 @@ export class Consumer<T> {
   private readonly publisher: Publisher;
   private readonly pause = new Pause();
   private session: Session | undefined;
-  private busy = 0; // handlers of all sessions: one that hangs keeps its slot
+  private readonly working = new Set<Promise<void>>(); // of all sessions: a handler that hangs keeps its slot
 
   constructor(private readonly options: Options<T>) {
     this.publisher = new Publisher(options.url);
@@ -122,6 +122,7 @@ export class Consumer<T> {
 
   /** Consumes until the signal is aborted, then finishes what has begun. */
   async run(stop: AbortSignal): Promise<void> {
+    const stopped = aborted(stop).then(() => Date.now());
     const watch = setInterval(() => void this.reloadContract(), 30_000);
     const shortest = 250, longest = 10_000;
     for (let pause = shortest; !stop.aborted; pause = Math.min(2 * pause, longest)) {
@@ -137,6 +138,8 @@ export class Consumer<T> {
       await sleep(pause * (0.8 + 0.4 * Math.random()), stop);
     }
     clearInterval(watch);
+    const left = (await stopped) + this.options.drainMilliseconds - Date.now(); // handlers still run if the connection was lost
+    await within(left, Promise.allSettled(this.working), "finish the handlers").catch(() => undefined);
     await this.publisher.close();
   }
 
@@ -214,19 +217,19 @@ export class Consumer<T> {
   /** Starts as many handlers as there are slots. */
   private dispatch(): void {
     const session = this.session;
-    while (session && !session.draining && !session.over.aborted && this.busy < this.options.concurrency) {
+    while (session && !session.draining && !session.over.aborted && this.working.size < this.options.concurrency) {
       const arrival = session.waiting.shift();
       if (!arrival) {
         return;
       }
-      this.busy++;
       const work = this.process(session, arrival)
         .catch((failure: unknown) => session.end(String(failure)))
         .finally(() => {
-          this.busy--;
+          this.working.delete(work);
           session.working.delete(work);
           this.dispatch();
         });
+      this.working.add(work);
       session.working.add(work);
     }
   }

@@ -1,5 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
+import { setImmediate as turn } from "node:timers/promises";
 import { setFlagsFromString } from "node:v8";
 import { runInNewContext } from "node:vm";
 import { Consumer } from "./consumer.js";
@@ -44,3 +45,40 @@ test("a consumer ends within 6 s after its drain although a handler hangs and th
   assert.ok(took < drain + 6_000 + margin, `it took ${took} ms`);
   broker.close();
 });
+
+for (const { name, stopsFirst } of [{ name: "during a drain", stopsFirst: true }, { name: "before a drain", stopsFirst: false }]) {
+  test(`a consumer whose connection was lost ${name} ends after its handlers`, { timeout: 20_000 }, async () => {
+    const order: string[] = [];
+    let began = (): void => undefined, finish = began, lose = began, lost = began;
+    const handling = new Promise<void>((resolve) => { began = resolve; });
+    const finished = new Promise<void>((resolve) => { finish = resolve; });
+    const disconnected = new Promise<void>((resolve) => { lost = resolve; });
+    const broker = new TestBroker(consuming(1), ({ socket }) => { lose = () => socket.destroy(); });
+    const consumer = new Consumer({
+      url: await broker.listen(), contract: async () => ({ queue: "orders", strategy: "None" }) as Contract, decode: String,
+      handle: async () => { // a handler that ignores its signal
+        began();
+        await finished;
+        order.push("handled");
+      },
+      concurrency: 1, prefetch: 1, drainMilliseconds: 15_000,
+      log: (event) => {
+        if (event === "disconnected") {
+          lost();
+        }
+      },
+    });
+    const stop = new AbortController();
+    const ended = consumer.run(stop.signal).then(() => order.push("ended"));
+    await handling;
+    const steps = stopsFirst ? [() => stop.abort(), lose] : [lose, () => void disconnected.then(() => stop.abort())];
+    steps.forEach((step) => step());
+    await disconnected;
+    await turn(); // a consumer that does not wait ends now
+    await turn();
+    finish();
+    await ended;
+    assert.deepEqual(order, ["handled", "ended"]);
+    broker.close();
+  });
+}
