@@ -92,6 +92,7 @@ const (
 	pausesUntilRemoved     fault = "pauses until the contract asks for no pause"
 	ignoresSettings        fault = "has four handlers instead of WARREN_CONCURRENCY"
 	polls                  fault = "polls with basic.get"
+	rejectsUnconfirmed     fault = "rejects a message whose copy was not confirmed"
 )
 
 // without begins the names of faults that end with the header that the copies lack.
@@ -420,6 +421,10 @@ func (s *session) handle(ctx context.Context, d amqp.Delivery) {
 		}
 		if s.fault == handlesAgain {
 			s.settle(d, contract.VerbReturn)
+			return
+		}
+		if err != nil && s.fault == rejectsUnconfirmed {
+			s.settle(d, contract.VerbReject)
 			return
 		}
 		left := time.Hour

@@ -178,8 +178,11 @@ func twoChannels(t *trial) {
 	t.settle()
 	mu.Lock()
 	defer mu.Unlock()
-	if early {
+	switch {
+	case early:
 		t.addMistake("the program published a copy again while the channel of the first one was open")
+	case !again:
+		t.addMistake("the program did not publish a copy again whose confirm did not arrive")
 	}
 }
 
