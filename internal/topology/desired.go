@@ -123,8 +123,8 @@ func checkSafe(spec resolved) error {
 			"on this broker (%s): remove it, or %s", version, notStraight(spec))
 	case (spec.queue.MaxLength != nil || spec.queue.MaxLengthBytes != nil) && !spec.atLeastOnce:
 		return refuse(v1alpha1.ReasonUnsafeTopology, "queue.maxLength and queue.maxLengthBytes with retry.strategy Reject and "+
-			"deadLetterStrategy AtMostOnce lose the messages that exceed them on this broker (%s): use AtLeastOnce, remove the limits, or %s",
-			version, notStraight(spec))
+			"deadLetterStrategy AtMostOnce lose the messages that exceed them on this broker (%s): "+
+			"use AtLeastOnce, remove the limits, or %s", version, notStraight(spec))
 	}
 	return nil
 }

@@ -327,8 +327,8 @@ func (t *teardown) checkRedeclared(observed vhost.Observed) error {
 	case queue == "":
 		return nil
 	case since < deletedListingLag:
-		return fmt.Errorf("queue %q was deleted, and the broker lists it. The list may be old, or another client has declared the queue again",
-			queue)
+		return fmt.Errorf("queue %q was deleted, and the broker lists it. "+
+			"The list may be old, or another client has declared the queue again", queue)
 	}
 	return fmt.Errorf("%w: queue %q was deleted, and another client declared it again", errNeeded, queue)
 }
