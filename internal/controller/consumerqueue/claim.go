@@ -40,8 +40,8 @@ func (v *vhostScope) claim(ctx context.Context, comparison plan.Comparison, deci
 		return nil, err
 	}
 	defer release()
-	// The ConsumerQueue that held the lock before may have a connection that was matched only after this reconciliation began. The first
-	// view then did not know the location of that ConsumerQueue.
+	// Another ConsumerQueue may have held the lock before, and Warren may have matched its connection only after this reconciliation began.
+	// The first view then did not know the location of that ConsumerQueue.
 	if v.peers, err = v.view(ctx, v.cq, v.connection, v.location, v.version); err != nil {
 		return nil, err
 	}

@@ -104,8 +104,8 @@ func (r *redriveCommand) question(counted jobs.Job, spec *v1alpha1.RedriveSpec) 
 func (r *redriveCommand) offerAll(counted jobs.Job, spec v1alpha1.RedriveSpec) (question string, err error) {
 	name := spec.ConsumerQueueRef.Name
 	if r.dryRun == dryRunServer || spec.Selector != nil || spec.MaxMessages != nil {
-		return "", fmt.Errorf("%s. To move all messages without a count, run `kubectl warren dlq redrive %s --namespace %s` without --dry-run, "+
-			"--max-messages and flags that select messages", printable.Text(counted.Message), name, counted.Namespace)
+		return "", fmt.Errorf("%s. To move all messages without a count, run `kubectl warren dlq redrive %s --namespace %s` "+
+			"without --dry-run, --max-messages and flags that select messages", printable.Text(counted.Message), name, counted.Namespace)
 	}
 	printf(r.say, "The messages cannot be counted: %s.\n", printable.Text(counted.Message))
 	return fmt.Sprintf("Move all dead letters of ConsumerQueue %s to %s, %s, one at a time, without a count?",
