@@ -22,8 +22,8 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 )
 
-// MaxExpressionBytes is the limit of an expression's length in bytes.
-const MaxExpressionBytes = 2048
+// maxExpressionBytes is the limit of an expression's length in bytes.
+const maxExpressionBytes = 2048
 
 // maxExpressionCost limits the evaluation for one message, in CEL's cost units. An evaluation at the limit usually takes a few
 // milliseconds. It takes up to 30 ms with regular expressions, and up to 60 ms with sums of a hundred lists.
@@ -78,8 +78,8 @@ func (e *compiledExpression) evaluate(deadLetter Message, now time.Time) (ref.Va
 }
 
 func compileExpression(expression string) (*compiledExpression, error) {
-	if len(expression) > MaxExpressionBytes {
-		return nil, fmt.Errorf("is %d bytes long, at most %d are allowed", len(expression), MaxExpressionBytes)
+	if len(expression) > maxExpressionBytes {
+		return nil, fmt.Errorf("is %d bytes long, at most %d are allowed", len(expression), maxExpressionBytes)
 	}
 	environment, err := expressionEnvironment()
 	if err != nil {

@@ -15,8 +15,8 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 )
 
-// FingerprintLength is the number of characters in a Fingerprint.
-const FingerprintLength = 16
+// fingerprintLength is the number of characters in a Fingerprint.
+const fingerprintLength = 16
 
 // Fingerprint identifies a dead letter by its exchange, routing key, properties, headers and body. It ignores the counters that
 // RabbitMQ changes with each delivery, so that it is stable. Identical messages share a fingerprint. Its characters are a to z
@@ -34,7 +34,7 @@ func Fingerprint(message *amqp.Delivery) string {
 	h.time(message.Timestamp)
 	h.table(message.Headers, headerDeliveryCount, headerAcquiredCount)
 	h.bytes(message.Body)
-	return strings.ToLower(base32.StdEncoding.EncodeToString(h.Sum(nil)))[:FingerprintLength]
+	return strings.ToLower(base32.StdEncoding.EncodeToString(h.Sum(nil)))[:fingerprintLength]
 }
 
 // hasher writes values with their types and lengths, so that different messages never produce the same bytes.

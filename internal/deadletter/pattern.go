@@ -16,8 +16,8 @@ import (
 // short pattern with repetitions can be large.
 
 // maxPatternParts limits the size of a pattern. Only patterns with repetitions such as a{9} can be larger, because an expression has at
-// most MaxExpressionBytes.
-const maxPatternParts = 2 * MaxExpressionBytes
+// most maxExpressionBytes.
+const maxPatternParts = 2 * maxExpressionBytes
 
 // patternParts counts the characters, classes and operators of a pattern, repeated as often as the pattern says.
 func patternParts(pattern *syntax.Regexp) int {

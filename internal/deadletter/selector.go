@@ -31,7 +31,7 @@ func Compile(given v1alpha1.DeadLetterSelector) (*Selector, error) {
 	s := &Selector{DeadLetterSelector: given}
 	for _, id := range given.IDs {
 		if !isFingerprint.MatchString(id) {
-			return nil, fmt.Errorf("ids: %q is not the ID of a dead letter, which has %d characters of a-z and 2-7", id, FingerprintLength)
+			return nil, fmt.Errorf("ids: %q is not the ID of a dead letter, which has %d characters of a-z and 2-7", id, fingerprintLength)
 		}
 		if s.ids == nil {
 			s.ids = map[string]bool{}
@@ -48,7 +48,7 @@ func Compile(given v1alpha1.DeadLetterSelector) (*Selector, error) {
 	return s, nil
 }
 
-var isFingerprint = regexp.MustCompile(fmt.Sprintf("^[a-z2-7]{%d}$", FingerprintLength))
+var isFingerprint = regexp.MustCompile(fmt.Sprintf("^[a-z2-7]{%d}$", fingerprintLength))
 
 // All reports whether the selector selects every message.
 func (s *Selector) All() bool {

@@ -38,9 +38,9 @@ func (c Consents) add(id vhost.ID, namespaces []v1alpha1.NamespaceName) {
 	}
 }
 
-// ConsentField returns the field of a spec that shares an exchange or queue of this role with other namespaces; empty if there is
+// consentField returns the field of a spec that shares an exchange or queue of this role with other namespaces; empty if there is
 // none.
-func ConsentField(kind vhost.Kind, role v1alpha1.Role) string {
+func consentField(kind vhost.Kind, role v1alpha1.Role) string {
 	switch {
 	case kind == vhost.KindQueue && role == v1alpha1.RoleDeadLetter:
 		return "spec.deadLetter.queue.sharedWith"
@@ -57,12 +57,12 @@ func ConsentField(kind vhost.Kind, role v1alpha1.Role) string {
 func (t Topology) Shareable() map[vhost.ID]string {
 	fields := map[vhost.ID]string{}
 	for _, exchange := range t.Exchanges {
-		if field := ConsentField(vhost.KindExchange, exchange.Role); field != "" && exchange.Declare {
+		if field := consentField(vhost.KindExchange, exchange.Role); field != "" && exchange.Declare {
 			fields[exchange.ID()] = field
 		}
 	}
 	for _, queue := range t.Queues {
-		if field := ConsentField(vhost.KindQueue, queue.Role); field != "" {
+		if field := consentField(vhost.KindQueue, queue.Role); field != "" {
 			fields[queue.ID()] = field
 		}
 	}

@@ -55,8 +55,8 @@ func bucketsOf(keys []string) []string {
 	return slices.Compact(buckets)
 }
 
-// ObjectKeys returns the keys of broker objects. A queue and an exchange may have the same name.
-func ObjectKeys(names vhost.Selection) []string {
+// objectKeys returns the keys of broker objects. A queue and an exchange may have the same name.
+func objectKeys(names vhost.Selection) []string {
 	var keys []string
 	for _, name := range names.Queues {
 		keys = append(keys, "queue/"+name)
@@ -75,7 +75,7 @@ func ObjectKeys(names vhost.Selection) []string {
 
 // ObjectKeysOf returns the keys of the broker objects that a ConsumerQueue wants or owns.
 func ObjectKeysOf(cq *v1alpha1.ConsumerQueue) []string {
-	return ObjectKeys(topology.SelectionWith(cq, topology.OwnedView(cq.Status.Topology)))
+	return objectKeys(topology.SelectionWith(cq, topology.OwnedView(cq.Status.Topology)))
 }
 
 // AddIndexes adds the indexes that a Pool needs.

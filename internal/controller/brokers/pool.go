@@ -275,9 +275,9 @@ func (p *Pool) handleNotice(key types.NamespacedName, notice snapshot.Notice) {
 	if connection := p.Get(key); notice.Current && connection != nil {
 		p.current(connection)
 	}
-	changed := ObjectKeys(vhost.Selection{Queues: notice.Queues, Exchanges: notice.Exchanges})
+	changed := objectKeys(vhost.Selection{Queues: notice.Queues, Exchanges: notice.Exchanges})
 	for _, exchange := range notice.Routes {
-		changed = append(changed, ObjectKeys(vhost.Selection{FollowFrom: exchange})...)
+		changed = append(changed, objectKeys(vhost.Selection{FollowFrom: exchange})...)
 	}
 	p.enqueueAffected(key, changed)
 	if notice.Messages {
@@ -323,7 +323,7 @@ func (p *Pool) enqueueAll(key types.NamespacedName) {
 }
 
 // enqueueAffected enqueues, once each, the ConsumerQueues of a connection that want or own one of the objects. objects are keys; see
-// ObjectKeys.
+// objectKeys.
 func (p *Pool) enqueueAffected(key types.NamespacedName, objects []string) {
 	changed := map[string]bool{}
 	for _, object := range objects {

@@ -50,7 +50,7 @@ func (s *scope) nextInQueue(ctx context.Context) (first Job, waits bool, err err
 // jobsOfConsumerQueue returns the jobs of the same ConsumerQueue, including this one.
 func (s *scope) jobsOfConsumerQueue(ctx context.Context) (jobs []Job, err error) {
 	jobs, err = listJobs(ctx, s.Client, client.InNamespace(s.before.GetNamespace()),
-		client.MatchingFields{IndexConsumerQueue: s.before.ConsumerQueue})
+		client.MatchingFields{indexConsumerQueue: s.before.ConsumerQueue})
 	// The index also has the Redrives that move messages to the ConsumerQueue.
 	return slices.DeleteFunc(jobs, func(job Job) bool { return job.ConsumerQueue != s.before.ConsumerQueue }), err
 }

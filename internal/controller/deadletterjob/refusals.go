@@ -13,12 +13,12 @@ import (
 	"github.com/warren-mq/warren/internal/controller/conditions"
 )
 
-// IndexConsumerQueue indexes Redrives and Purges by the names of their source and destination ConsumerQueues.
-const IndexConsumerQueue = "consumerQueue"
+// indexConsumerQueue indexes Redrives and Purges by the names of their source and destination ConsumerQueues.
+const indexConsumerQueue = "consumerQueue"
 
 // AddIndexes adds the indexes of Redrives and Purges.
 func AddIndexes(ctx context.Context, indexer client.FieldIndexer) error {
-	ofRedrives := indexer.IndexField(ctx, &v1alpha1.Redrive{}, IndexConsumerQueue, func(object client.Object) []string {
+	ofRedrives := indexer.IndexField(ctx, &v1alpha1.Redrive{}, indexConsumerQueue, func(object client.Object) []string {
 		spec := object.(*v1alpha1.Redrive).Spec
 		names := []string{spec.ConsumerQueueRef.Name}
 		if to := spec.Destination; to != nil && to.ConsumerQueueRef != nil && to.ConsumerQueueRef.Name != names[0] {
@@ -26,7 +26,7 @@ func AddIndexes(ctx context.Context, indexer client.FieldIndexer) error {
 		}
 		return names
 	})
-	ofPurges := indexer.IndexField(ctx, &v1alpha1.Purge{}, IndexConsumerQueue, func(object client.Object) []string {
+	ofPurges := indexer.IndexField(ctx, &v1alpha1.Purge{}, indexConsumerQueue, func(object client.Object) []string {
 		return []string{object.(*v1alpha1.Purge).Spec.ConsumerQueueRef.Name}
 	})
 	return errors.Join(ofRedrives, ofPurges)
@@ -35,7 +35,7 @@ func AddIndexes(ctx context.Context, indexer client.FieldIndexer) error {
 // Refusal returns why the broker refuses an unfinished Redrive or Purge of a ConsumerQueue; empty if it refuses none. It reads the statuses
 // of the jobs, so a restart loses nothing. A refusal ends when the job continues or is deleted.
 func Refusal(ctx context.Context, reader client.Reader, cq client.ObjectKey) (string, error) {
-	jobs, err := listJobs(ctx, reader, client.InNamespace(cq.Namespace), client.MatchingFields{IndexConsumerQueue: cq.Name})
+	jobs, err := listJobs(ctx, reader, client.InNamespace(cq.Namespace), client.MatchingFields{indexConsumerQueue: cq.Name})
 	if err != nil {
 		return "", err
 	}

@@ -82,7 +82,7 @@ func usabilityChanged() predicate.Predicate {
 }
 
 func (r *Reconciler) ofConsumerQueue(ctx context.Context, cq client.Object) []reconcile.Request {
-	return r.unfinished(ctx, client.InNamespace(cq.GetNamespace()), client.MatchingFields{IndexConsumerQueue: cq.GetName()})
+	return r.unfinished(ctx, client.InNamespace(cq.GetNamespace()), client.MatchingFields{indexConsumerQueue: cq.GetName()})
 }
 
 func (r *Reconciler) ofConnection(ctx context.Context, bc client.Object) []reconcile.Request {

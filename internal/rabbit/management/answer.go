@@ -129,9 +129,9 @@ func (a *Answer) delim(want json.Delim) error {
 	return nil
 }
 
-// EachItem decodes an array item by item. take returns how much memory it retains of an item, in bytes. EachItem returns the first error
+// eachItem decodes an array item by item. take returns how much memory it retains of an item, in bytes. eachItem returns the first error
 // of take.
-func EachItem[T any](a *Answer, take func(T) (bytes int64, err error)) error {
+func eachItem[T any](a *Answer, take func(T) (bytes int64, err error)) error {
 	if err := a.delim('['); err != nil {
 		return err
 	}
@@ -162,17 +162,17 @@ type Kept struct {
 // NewKept returns a Kept without items.
 func NewKept(limits *Limits) *Kept { return &Kept{Room: &Room{Limits: limits}} }
 
-// each requests a list, and decodes it with EachItem.
+// each requests a list, and decodes it with eachItem.
 func each[T any](ctx context.Context, c *Client, path string, take func(T) (bytes int64, err error)) error {
-	_, err := c.Get(ctx, path, "", StreamedFunc(func(a *Answer) error { return EachItem(a, take) }))
+	_, err := c.Get(ctx, path, "", StreamedFunc(func(a *Answer) error { return eachItem(a, take) }))
 	return err
 }
 
-// EachKept is EachItem for items that the caller retains longer than the answer. It adds their memory to that of earlier answers.
+// EachKept is eachItem for items that the caller retains longer than the answer. It adds their memory to that of earlier answers.
 func EachKept[T any](a *Answer, kept *Kept, take func(T) (bytes int64, err error)) error {
 	a.Room.Free()
 	a.Room, a.Held = kept.Room, kept.Bytes
-	err := EachItem(a, func(item T) (int64, error) {
+	err := eachItem(a, func(item T) (int64, error) {
 		bytes, err := take(item)
 		kept.Bytes += bytes
 		return bytes, err
@@ -212,7 +212,7 @@ type List[T any] []T
 // Decode reads the array.
 func (l *List[T]) Decode(a *Answer) error {
 	*l = nil
-	return EachItem(a, func(item T) (int64, error) {
+	return eachItem(a, func(item T) (int64, error) {
 		*l = append(*l, item)
 		bytes := (a.decoder.InputOffset() - a.counted) * textFactor
 		a.counted = a.decoder.InputOffset()

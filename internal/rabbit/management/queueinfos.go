@@ -83,7 +83,7 @@ func (c *Client) MatchQueues(ctx context.Context) (map[string]bool, error) {
 	type item struct{ Name string }
 	names := map[string]bool{}
 	_, err := c.eachPage(ctx, "?disable_stats=true&columns=name", "^"+MatchQueue, maxMatchPages, func(a *Answer) error {
-		return EachItem(a, func(listed item) (int64, error) {
+		return eachItem(a, func(listed item) (int64, error) {
 			if len(listed.Name) <= longestMatchQueue {
 				names[listed.Name] = true
 			}

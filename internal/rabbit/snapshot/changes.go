@@ -38,8 +38,8 @@ func (d *Difference) Add(other Difference) {
 	d.Policies = append(d.Policies, other.Policies...)
 }
 
-// DifferenceOf compares two snapshots of one cluster. It returns an empty Difference if the snapshots are of two clusters.
-func DifferenceOf(old, fresh *Snapshot) (d Difference) {
+// differenceOf compares two snapshots of one cluster. It returns an empty Difference if the snapshots are of two clusters.
+func differenceOf(old, fresh *Snapshot) (d Difference) {
 	if old.Cluster != fresh.Cluster {
 		return d
 	}

@@ -123,10 +123,10 @@ func TestDifferenceOf(t *testing.T) {
 			t.Parallel()
 			with := some()
 			test.change(with)
-			if difference := cmp.Diff(test.created, DifferenceOf(some(), with)); difference != "" {
+			if difference := cmp.Diff(test.created, differenceOf(some(), with)); difference != "" {
 				t.Errorf("created (-want +got):\n%s", difference)
 			}
-			if difference := cmp.Diff(test.deleted, DifferenceOf(with, some())); difference != "" {
+			if difference := cmp.Diff(test.deleted, differenceOf(with, some())); difference != "" {
 				t.Errorf("deleted (-want +got):\n%s", difference)
 			}
 		})
