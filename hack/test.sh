@@ -12,8 +12,8 @@
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
-# These settings save time: API servers and tests collect garbage less often, binaries have neither debug information nor symbols (-s -w), and no test
-# binary waits a second for the race detector at its end.
+# These settings save time: API servers and tests collect garbage less often, binaries have neither debug information nor symbols
+# (-s -w), and no test binary waits a second for the race detector at its end.
 export GOGC=400 GORACE=atexit_sleep_ms=0
 
 # run_tests PROFILE ARGUMENT…: runs packages. With WARREN_COVERAGE, PROFILE becomes their coverage of api/ and internal/. Go takes the
