@@ -196,56 +196,6 @@ func withinLimit(connection *amqpconn.Conn, ask func() error) error {
 	return ask()
 }
 
-func (p *pass) watchesDepth() bool {
-	return p.Destination != "" && p.Settings().MaxDepth >= 0 && !p.DryRun && (p.taken < p.bound || len(p.waiting) > 0)
-}
-
-// checkDestination updates how many messages may still be published to the destination. It ignores a missing destination, because
-// the broker returns the next copy.
-func (p *pass) checkDestination(now time.Time) error {
-	p.lastDepth = now
-	depth, exists, err := p.depth()
-	if err != nil {
-		return err
-	}
-	limit := p.Settings().MaxDepth
-	p.room = max(0, limit-depth-len(p.outlet.inFlight))
-	if p.state == DestinationBusy && 10*p.room < limit { // otherwise each consumed message would start and stop the move
-		p.room = 0
-	}
-	switch {
-	case exists && p.room == 0:
-		p.setState(DestinationBusy, p.whyBusy(limit))
-	case p.state == DestinationBusy:
-		p.setState(Moving, "")
-	}
-	return nil
-}
-
-// hasRoom reports whether another message may be published to the destination.
-func (p *pass) hasRoom() bool {
-	return p.Destination == "" || p.Settings().MaxDepth < 0 || p.room > 0 ||
-		p.DeliveryLimited && (p.stopping || time.Since(p.takenAt) > passLimit)
-}
-
-// depth counts the ready messages of the destination and of the queue behind it. It returns false if the destination does not
-// exist.
-func (p *pass) depth() (ready int, exists bool, err error) {
-	destination, exists, err := p.declared(p.Destination)
-	if err != nil || p.Behind == "" {
-		return destination.Messages, exists, err
-	}
-	behind, _, err := p.declared(p.Behind)
-	return destination.Messages + behind.Messages, exists, err
-}
-
-func (p *pass) whyBusy(limit int) string {
-	if p.Behind == "" {
-		return fmt.Sprintf("queue %q has about %d ready messages", p.Destination, limit)
-	}
-	return fmt.Sprintf("queues %q and %q have about %d ready messages together", p.Destination, p.Behind, limit)
-}
-
 // giveBack closes the channels of the intake one after the other, and waits after each until the queue has processed its end. After
 // an error, the broker may have lost acknowledgements.
 func (p *pass) giveBack(ctx context.Context) error {
@@ -317,7 +267,9 @@ func (p *pass) declared(queue string) (counted amqp.Queue, exists bool, err erro
 				return err
 			}
 		}
+		asked := time.Now()
 		counted, err = p.questions.QueueDeclarePassive(queue, true, false, false, false, nil)
+		p.recordAnswer(asked)
 		return err
 	})
 	if reply, ok := errors.AsType[*amqp.Error](err); ok && reply.Code == amqp.NotFound {
@@ -325,6 +277,12 @@ func (p *pass) declared(queue string) (counted amqp.Queue, exists bool, err erro
 		return counted, false, nil
 	}
 	return counted, err == nil, err
+}
+
+// recordAnswer records how long an answer took.
+func (p *pass) recordAnswer(asked time.Time) {
+	p.took = time.Since(asked)
+	p.quickest = min(p.quickest, p.took)
 }
 
 func (p *pass) setBlocked(blocking amqp.Blocking) {

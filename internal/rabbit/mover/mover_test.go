@@ -384,6 +384,33 @@ func TestDestinationIsBusy(t *testing.T) {
 	})
 }
 
+// A quorum queue that is too busy to count its messages reports none. The move must not believe that the destination has room.
+func TestADestinationThatIsTooBusyToCount(t *testing.T) {
+	each(t, func(t *testing.T, vh *brokers.VHost) {
+		vh.Publish("", destination, bodies(10)...)
+		vh.Publish("", source, bodies(100)...)
+		var stalled atomic.Int32
+		proxy := netfault.NewFrameProxy(t, vh.Broker.AMQPURI, func(f netfault.Frame) netfault.Verdict {
+			name := string(append([]byte{byte(len(destination))}, destination...)) // as AMQP encodes it
+			isAnswer := f.FromBroker && f.Method == amqpmethod.QueueDeclareOK && strings.HasPrefix(string(f.Arguments), name)
+			if isAnswer && stalled.Add(1) <= 3 {
+				time.Sleep(time.Second)
+				clear(f.Arguments[len(name):]) // messages and consumers
+			}
+			return netfault.Pass
+		})
+		running := start(t, vh, func(c *Config) {
+			c.Dial, c.Settings = dialer(t, vh, proxy.URI), func() Settings { return Settings{MaxDepth: 10} }
+		})
+		running.awaits(DestinationBusy)
+		topologytest.Equal(t, "moved", 0, running.Progress().Moved)
+		running.Stop()
+		_, err := running.Wait()
+		topologytest.Equal(t, "error", nil, err)
+		holds(t, vh, destination, 10)
+	})
+}
+
 // Messages in a delay tier arrive at the main queue together. The depth limit therefore counts both queues.
 func TestQueueBehindTheDestinationIsBusy(t *testing.T) {
 	each(t, func(t *testing.T, vh *brokers.VHost) {

@@ -38,6 +38,8 @@ type pass struct {
 	outlet     *outlet
 	closed     chan *amqp.Error
 	questions  *amqp.Channel // for passive declarations; nil until needed
+	// took is the time of the last answer on questions. quickest is the shortest of these times.
+	took, quickest time.Duration
 
 	movedBefore int
 	// removed is how many messages the broker has certainly removed. asked is how many messages were acknowledged at the last
@@ -102,7 +104,7 @@ func (m *move) pass(ctx context.Context) (done bool, err error) {
 		move: m, connection: connection, intake: &intake{connection: connection, queue: m.Queue},
 		closed:      connection.Connection.NotifyClose(make(chan *amqp.Error, 1)),
 		movedBefore: m.moved, removed: m.moved, asked: m.moved, askedAt: now, began: now, idleSince: now, bound: m.left(),
-		skipped: map[string]int{}, state: Moving, takenWhenEmpty: never,
+		skipped: map[string]int{}, state: Moving, takenWhenEmpty: never, quickest: answerLimit,
 	}
 	defer connection.Close(answerLimit)
 	endCut := p.cutAfter(ctx)
