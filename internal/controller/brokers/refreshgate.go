@@ -77,12 +77,12 @@ func (g *RefreshGate) Pending(resource client.ObjectKey, connection refresher, q
 	return true
 }
 
-// IsWaiting reports whether a resource waits for the answer of a connection.
-func (g *RefreshGate) IsWaiting(resource client.ObjectKey, connection refresher) bool {
+// IsWaiting reports whether a resource waits for the answer of a connection to the question with this About.
+func (g *RefreshGate) IsWaiting(resource client.ObjectKey, connection refresher, about string) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	asked, known := g.questions[resource]
-	return known && asked.connection == connection && !asked.isAnsweredBy(connection.Health())
+	return known && asked.About == about && asked.connection == connection && !asked.isAnsweredBy(connection.Health())
 }
 
 func (q openQuestion) isAnsweredBy(health rabbit.Health) bool {

@@ -64,6 +64,11 @@ func TestRefreshGate(t *testing.T) {
 		}
 	}
 	gate.Pending(resource, connection, Question{About: "d"})
+	for about, waits := range map[string]bool{"d": true, "e": false} {
+		if gate.IsWaiting(resource, connection, about) != waits {
+			t.Errorf("waiting for the answer about %s: %v", about, !waits)
+		}
+	}
 	gate.Forget(resource)
 	connection.health.SyncedAt = future
 	if !gate.Pending(resource, connection, Question{About: "d"}) {

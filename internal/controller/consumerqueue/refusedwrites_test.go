@@ -3,9 +3,14 @@ package consumerqueue
 import (
 	"errors"
 	"testing"
+	"time"
 
+	ctrl "sigs.k8s.io/controller-runtime"
+
+	"github.com/warren-mq/warren/internal/controller/brokers"
 	"github.com/warren-mq/warren/internal/controller/conditions"
 	"github.com/warren-mq/warren/internal/controller/controllertest"
+	"github.com/warren-mq/warren/internal/rabbit"
 	"github.com/warren-mq/warren/internal/rabbit/brokererr"
 	"github.com/warren-mq/warren/internal/rabbit/snapshot"
 	"github.com/warren-mq/warren/internal/topology/topologytest"
@@ -69,4 +74,47 @@ func TestRefusedWrites(t *testing.T) {
 			}
 		})
 	}
+}
+
+// RabbitMQ deletes the bindings of a queue before the queue. If an event shows after the refusal of a binding that its queue is gone, Warren
+// declares both. It does not wait for the refresh that the refusal requested, which may come much later.
+func TestAnEventAfterARefusedWrite(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, controllertest.ConsumerQueue(t, `{bindings: [{exchange: {name: shop}, routingKeys: [a]}]}`))
+	w.broker.Change(func(s *snapshot.Snapshot) { s.PutExchange("shop", vhost.Exchange{Type: "topic", Durable: true}) })
+	_, err := w.reconcile()
+	topologytest.Equal(t, "error", nil, err)
+	binding := vhost.Binding{Source: "shop", Destination: "orders", RoutingKey: "a"}
+	w.broker.Change(func(s *snapshot.Snapshot) { s.DropBinding(binding) })
+	w.broker.Fail(binding.ID(), brokererr.ErrNotFound)
+	before := w.broker.Refreshes()
+	w.reconciler.index.Update(w.cached())
+	refused, err := w.reconciler.Reconcile(t.Context(), ctrl.Request{NamespacedName: controllertest.Orders})
+	topologytest.Equal(t, "error", nil, err)
+	topologytest.Equal(t, "refreshes", 1, w.broker.Refreshes()-before)
+	topologytest.Equal(t, "waits", true, refused.RequeueAfter > 0 && refused.RequeueAfter <= 2*brokers.RefreshRecheck)
+
+	old := time.Now().Add(-time.Hour)
+	w.broker.SetHealth(func(health *rabbit.Health) { health.SyncedAt, health.CurrentAt = old, old }) // no refresh since
+	w.broker.Change(func(s *snapshot.Snapshot) { s.DropQueue("orders") })
+	w.broker.Fail(binding.ID(), nil)
+	_, err = w.reconcile()
+	topologytest.Equal(t, "error", nil, err)
+	topologytest.Equal(t, "reason", "InSync", conditions.Ready(w.get().Status.Conditions).Reason)
+}
+
+// The first attempt declares the queue, and the second one is only about its binding. The second refusal of the binding is reported.
+func TestARefusedWriteBesideASuccessfulOne(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, controllertest.ConsumerQueue(t, `{bindings: [{exchange: {name: shop}, routingKeys: [a]}]}`))
+	w.broker.Change(func(s *snapshot.Snapshot) { s.PutExchange("shop", vhost.Exchange{Type: "topic", Durable: true}) })
+	_, err := w.reconcile()
+	topologytest.Equal(t, "error", nil, err)
+	before := w.broker.Refreshes()
+	w.broker.Change(func(s *snapshot.Snapshot) { s.DropQueue("orders") })
+	w.broker.Fail(vhost.Binding{Source: "shop", Destination: "orders", RoutingKey: "a"}.ID(), brokererr.ErrAccessRefused)
+	_, err = w.reconcile()
+	topologytest.Equal(t, "error", nil, err)
+	topologytest.Equal(t, "reason", "PermissionDenied", conditions.Ready(w.get().Status.Conditions).Reason)
+	topologytest.Equal(t, "refreshes", 1, w.broker.Refreshes()-before)
 }

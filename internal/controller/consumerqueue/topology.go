@@ -127,7 +127,7 @@ func (v *vhostScope) reconcile(ctx context.Context) (waiting, error) {
 	if !decided.Writes() {
 		return v.carryOut(ctx, comparison, decided)
 	}
-	if v.refusals.IsWaiting(v.key(), v.connection) {
+	if v.refusals.IsWaiting(v.key(), v.connection, v.refusedWrites(decided)) {
 		return forRefresh, nil
 	}
 	done, ok := v.limiter.TryAcquire(v.location.Cluster.Endpoint, v.key())
@@ -157,7 +157,7 @@ func (v *vhostScope) carryOut(ctx context.Context, comparison plan.Comparison, d
 	}
 	before, drift := comparison.Changes, comparison.Drift(v.known, v.cq.Spec.DriftPolicy)
 	comparison, applied := v.apply(ctx, comparison, decided)
-	if v.awaitsRefreshOfRefusal(ctx, applied) {
+	if v.awaitsRefreshOfRefusal(ctx, comparison, applied) {
 		return forRefresh, nil
 	}
 	applied = unanswered(applied)

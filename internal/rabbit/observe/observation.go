@@ -218,11 +218,14 @@ func (o *observation) changedAt() time.Time {
 	return o.newsAt
 }
 
+// longestPause is the longest pause after a slow read. During the pause, Warren does not see a change whose event it missed.
+const longestPause = time.Minute
+
 // nextRefresh returns when the vhost may be read again: after the pause of the pace, or later if a read takes long.
 func (o *observation) nextRefresh(pace timing.Pace) time.Time {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	return o.readAt.Add(max(pace.Pause, time.Duration(pace.Share)*o.took))
+	return o.readAt.Add(max(pace.Pause, min(time.Duration(pace.Share)*o.took, o.took+longestPause)))
 }
 
 // readAndReplace reads the vhost and returns the changes. again reports whether the vhost must be read again because an object is missing

@@ -203,6 +203,7 @@ func TestPace(t *testing.T) {
 	}{
 		"a quick reading": {took: 10 * time.Millisecond, pace: timing.Pace{Pause: time.Second, Share: 10}, wait: time.Second},
 		"a slow reading":  {took: 3 * time.Second, pace: timing.Pace{Pause: time.Second, Share: 10}, wait: 30 * time.Second},
+		"a stalled one":   {took: 2 * time.Minute, pace: timing.Pace{Pause: time.Second, Share: 10}, wait: 3 * time.Minute},
 		"no pace":         {took: 3 * time.Second},
 	} {
 		observed := &observation{readAt: read, took: test.took}

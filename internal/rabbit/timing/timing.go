@@ -28,7 +28,7 @@ type Timeouts struct {
 // Pace is how fast one refresh may follow another.
 type Pace struct {
 	// Pause is the minimum time between the beginnings of two refreshes. Share limits how much of the time refreshes take: ten means a
-	// tenth.
+	// tenth. After a slow refresh, Share does not make the pause longer than a minute.
 	Pause time.Duration
 	Share int
 }
