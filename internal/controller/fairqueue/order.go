@@ -57,6 +57,11 @@ func newOrder(limits Limits) *order {
 func (o *order) raise(request reconcile.Request, priority int) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
+	o.setPriority(request, priority)
+}
+
+// setPriority is raise for a caller that holds the lock.
+func (o *order) setPriority(request reconcile.Request, priority int) {
 	if found := o.ready[request]; found != nil {
 		if priority > found.priority {
 			o.pushed++
@@ -70,12 +75,16 @@ func (o *order) raise(request reconcile.Request, priority int) {
 	}
 }
 
-// isComing reports whether a request is ready, or becomes ready when its reconciliation ends.
-func (o *order) isComing(request reconcile.Request) bool {
+// raiseComing is raise for a request that is ready, or becomes ready when its reconciliation ends. It returns false for any other
+// request.
+func (o *order) raiseComing(request reconcile.Request, priority int) bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	_, raised := o.priorities[request]
-	return raised || o.ready[request] != nil
+	if _, raised := o.priorities[request]; !raised && o.ready[request] == nil {
+		return false
+	}
+	o.setPriority(request, priority)
+	return true
 }
 
 // Push adds a request with the priority that raise has set.

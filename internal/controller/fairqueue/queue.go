@@ -97,8 +97,7 @@ func (q *Queue) add(request reconcile.Request, priority int, wait time.Duration)
 	switch due := time.Now().Add(wait); {
 	case wait <= 0:
 		q.addNow(request, priority)
-	case before == nil && q.order.isComing(request):
-		q.order.raise(request, priority)
+	case before == nil && q.order.raiseComing(request, priority):
 	case before == nil:
 		added := &delay{due: due, priority: priority}
 		added.timer = time.AfterFunc(wait, func() { q.end(request, added) })

@@ -2,6 +2,7 @@ package fairqueue
 
 import (
 	"fmt"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -304,4 +305,27 @@ func TestOneNamespaceCannotTakeAllWorkers(t *testing.T) {
 		queue.Get()
 	}
 	topologytest.Equal(t, "workers of the namespace", workers/2, taken)
+}
+
+// A worker may take a request while another goroutine adds it with a delay. Afterwards the request can be delayed again.
+func TestADelayedAdditionWhileARequestIsTaken(t *testing.T) {
+	t.Parallel()
+	limiter := workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](time.Second, time.Minute)
+	q := newQueue("", limiter, Limits{Namespace: 6, Background: 2})
+	t.Cleanup(q.ShutDown)
+	added := request("shop", "orders")
+	for range 20_000 {
+		q.Add(added)
+		var adding sync.WaitGroup
+		adding.Go(func() { q.AddAfter(added, time.Hour) })
+		taken, _ := q.Get()
+		adding.Wait()
+		q.Done(taken)
+		if len(q.order.priorities) > 0 {
+			t.Fatal("the request is not ready, and no delay will make it ready")
+		}
+		q.Add(added) // ends the delay
+		taken, _ = q.Get()
+		q.Done(taken)
+	}
 }
