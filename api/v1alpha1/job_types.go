@@ -100,6 +100,12 @@ type JobStatus struct {
 	// +optional
 	Source QueueName `json:"source,omitempty"`
 
+	// consumerQueueUID is the UID of the ConsumerQueue when the job began. A job does not continue after its ConsumerQueue was deleted
+	// and created again.
+	// +kubebuilder:validation:MaxLength=64
+	// +optional
+	ConsumerQueueUID string `json:"consumerQueueUID,omitempty"`
+
 	// location of the queues. A job never continues at another location.
 	// +optional
 	Location Location `json:"location,omitempty,omitzero"`

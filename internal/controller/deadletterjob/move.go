@@ -4,7 +4,7 @@ import (
 	"slices"
 	"time"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/warren-mq/warren/consumer/contract"
 	"github.com/warren-mq/warren/internal/controller/brokers"
@@ -20,11 +20,10 @@ type Move struct {
 	Queue   QueueKey
 	// Type is the type of the source queue.
 	Type string
-	// ConsumerQueue is the name of the ConsumerQueue. Created is when the API server created it. Source distinguishes its dead letters
-	// from other dead letters in a shared queue.
-	ConsumerQueue string
-	Created       metav1.Time
-	Source        deadletter.Source
+	// ConsumerQueue is the name of the ConsumerQueue. Source distinguishes its dead letters from other dead letters in a shared queue.
+	ConsumerQueue    string
+	ConsumerQueueUID types.UID
+	Source           deadletter.Source
 	// Destination is a queue. It is empty if each message goes where it was published first, or if messages are deleted.
 	Destination string
 	Route       contract.Route

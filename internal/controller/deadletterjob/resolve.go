@@ -31,7 +31,7 @@ func (s *scope) resolve(ctx context.Context) (Move, *Blocker, error) {
 	}
 	m := Move{
 		Broker: from.Broker, Cluster: from.Location.Cluster.Key(),
-		ConsumerQueue: from.ConsumerQueue.Name, Created: from.ConsumerQueue.CreationTimestamp,
+		ConsumerQueue: from.ConsumerQueue.Name, ConsumerQueueUID: from.ConsumerQueue.UID,
 		Queue: from.Key(), Type: details.Type,
 		Source: details.Source, Limited: details.Limited, DelaysReturned: details.DelaysReturned,
 	}
@@ -50,7 +50,7 @@ func (s *scope) findQueue(ctx context.Context) (Queue, *Blocker, error) {
 	case blocker != nil && blocker.Ready.Reason == v1alpha1.ReasonConsumerQueueNotFound:
 		metrics.ForgetConsumerQueue(s.before.GetNamespace(), s.before.ConsumerQueue) // the move may have counted more since the deletion
 		return from, failed(v1alpha1.ReasonConsumerQueueGone, "%s; %s", blocker.Ready.Message, s.work.Summary()), nil
-	case from.ConsumerQueue != nil && s.isAfterStart(&from.ConsumerQueue.CreationTimestamp):
+	case from.ConsumerQueue != nil && string(from.ConsumerQueue.UID) != s.status.ConsumerQueueUID:
 		return from, failed(v1alpha1.ReasonConsumerQueueGone, "ConsumerQueue %q was deleted and created again after the %s had begun; %s",
 			from.ConsumerQueue.Name, s.Kind, s.work.Summary()), nil
 	case from.Broker != nil && !from.Location.IsIn(began):

@@ -244,9 +244,7 @@ func (s *scope) count(ctx context.Context, m Move) *Blocker {
 	}
 	s.status.Total = new(int64(counted.Ready + counted.Held))
 	s.status.StartTime = new(metav1.NewTime(s.Now().Truncate(time.Second)))
-	if s.status.StartTime.Before(&m.Created) { // the clock of the API server is ahead; findQueue compares both times
-		s.status.StartTime = new(m.Created)
-	}
+	s.status.ConsumerQueueUID = string(m.ConsumerQueueUID)
 	return nil
 }
 
