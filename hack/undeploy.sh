@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Removes the operator, its CRDs and every resource of Warren in the cluster. It contacts no broker, and deletes nothing there: it stops the
 # operator before it deletes the resources, because a running operator would delete their queues. It changes nothing while another operator
-# runs in the cluster.
+# runs in the cluster, or a queue is being recreated.
 #
 #   KUBECTL   the command; kubectl unless given
 set -euo pipefail
@@ -26,6 +26,13 @@ others() {
 deleting() {
   ! known "${KINDS[0]}" || kube get "${KINDS[0]}" --all-namespaces \
     -o jsonpath='{range .items[?(@.metadata.deletionTimestamp)]}{.metadata.namespace}/{.metadata.name}{"\n"}{end}'
+}
+
+# recreating lists the ConsumerQueues with a recreation under way. Its status is necessary to move the bindings and messages back.
+recreating() {
+  ! known "${KINDS[0]}" || kube get "${KINDS[0]}" --all-namespaces \
+    -o jsonpath='{range .items[?(@.status.recreation.phase)]}{.metadata.namespace}/{.metadata.name} {.status.recreation.phase}{"\n"}{end}' |
+    sed '/ Waiting$/d; s/ .*//'
 }
 
 # await waits until the operator has finished its deletions: a half-deleted queue refuses messages.
@@ -56,11 +63,16 @@ release() {
 
 found=$(others)
 [[ -z $found ]] || die "other operators would delete queues when their CRDs are deleted. Uninstall these first: ${found//$'\n'/, }"
+found=$(recreating)
+[[ -z $found ]] || die "queues are being recreated. Their messages and bindings would stay at the hold queues. Wait until the" \
+  "recreations have ended, or abort them with kubectl warren abort: ${found//$'\n'/, }"
 
 # While an aggregated API does not answer, Kubernetes deletes no namespace.
 kube delete --ignore-not-found apiservice/v1alpha1.deadletters.messaging.warren.dev
 await
 kube delete --ignore-not-found --cascade=foreground --namespace warren-system deployment/warren-controller-manager
+found=$(recreating)
+[[ -z $found ]] || die "recreations have begun meanwhile. Install Warren again, and wait until they have ended: ${found//$'\n'/, }"
 for kind in "${KINDS[@]}"; do release "$kind"; done
 kube delete --ignore-not-found -k config/default
 kube delete --ignore-not-found --namespace kube-system rolebinding/warren-front-proxy-rolebinding

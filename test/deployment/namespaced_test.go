@@ -1,6 +1,7 @@
 package deployment
 
 import (
+	"context"
 	"errors"
 	"io"
 	"net/http"
@@ -12,7 +13,9 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/warren-mq/warren/api/v1alpha1"
 	. "github.com/warren-mq/warren/test/testenv"
 )
 
@@ -125,6 +128,24 @@ var _ = Describe("Installed for single namespaces", Extended, Ordered, Long, fun
 		calls := filepath.Join(GinkgoT().TempDir(), "calls")
 		Expect(single.undeploy(calls)).To(MatchError(ContainSubstring("would delete queues when their CRDs are deleted. " +
 			"Uninstall these first: elsewhere/second-warren-controller-manager")))
+		content, err := os.ReadFile(calls)
+		Expect(err).NotTo(HaveOccurred())
+		Expect(string(content)).NotTo(MatchRegexp(`(?m)^(delete|patch) `))
+	})
+
+	It("hack/undeploy.sh changes nothing while a queue is being recreated, whose messages would remain in another queue", func() {
+		for name, phase := range map[string]v1alpha1.RecreationPhase{
+			"recreated": v1alpha1.RecreationDiverting, "planned": v1alpha1.RecreationWaiting,
+		} {
+			cq := &v1alpha1.ConsumerQueue{ObjectMeta: metav1.ObjectMeta{Namespace: "team-a", Name: name}}
+			Expect(single.Create(ctx(), cq)).To(Succeed())
+			DeferCleanup(func() { Expect(single.Delete(context.Background(), cq)).To(Succeed()) })
+			cq.Status.Recreation = &v1alpha1.RecreationStatus{ID: "id", Queue: name, Phase: phase}
+			Expect(single.Status().Update(ctx(), cq)).To(Succeed())
+		}
+		calls := filepath.Join(GinkgoT().TempDir(), "calls")
+		Expect(single.undeploy(calls)).To(MatchError(SatisfyAll(
+			ContainSubstring("with kubectl warren abort: team-a/recreated"), Not(ContainSubstring("team-a/planned")))))
 		content, err := os.ReadFile(calls)
 		Expect(err).NotTo(HaveOccurred())
 		Expect(string(content)).NotTo(MatchRegexp(`(?m)^(delete|patch) `))

@@ -19,7 +19,7 @@ var Order = []string{
 	"kubectl warren check --uninstall",
 }
 
-// Uninstall lists the objects whose deletion waits for a manager, and the jobs that a manager has not finished. The order of the
+// Uninstall lists the objects whose deletion waits for a manager, and the jobs and recreations that have not ended. The order of the
 // results is the order in which to delete them.
 func Uninstall(all []jobs.Job, queues []v1alpha1.ConsumerQueue, connections []v1alpha1.BrokerConnection, where string) []Result {
 	var results []Result
@@ -29,6 +29,9 @@ func Uninstall(all []jobs.Job, queues []v1alpha1.ConsumerQueue, connections []v1
 		}
 	}
 	for i := range queues {
+		if queues[i].Status.Recreation.IsUnderWay() {
+			results = append(results, recreating(&queues[i]))
+		}
 		if slices.Contains(queues[i].Finalizers, v1alpha1.TopologyFinalizer) {
 			results = append(results, queueWaits(&queues[i]))
 		}
@@ -53,6 +56,19 @@ func unfinished(job jobs.Job) Result {
 		Message: "it has not ended. Without a manager, its remaining messages stay in the dead-letter queue",
 		Remedy: fmt.Sprintf("Wait until it ends, or cancel it:\n  kubectl warren dlq cancel %s/%s --namespace %s",
 			job.Kind, job.Name, job.Namespace),
+	}
+}
+
+func recreating(cq *v1alpha1.ConsumerQueue) Result {
+	remedy := "Wait until the recreation ends"
+	if !cq.Status.Recreation.DeleteSent { // otherwise it can no longer be aborted
+		remedy += fmt.Sprintf(", or abort it:\n  kubectl warren abort %s --namespace %s", cq.Name, cq.Namespace)
+	}
+	return Result{
+		State: Failed, Check: "recreations", Object: named("ConsumerQueue", cq.Namespace, cq.Name),
+		Message: fmt.Sprintf("its queue is being recreated (phase %s). Without a manager, its messages and bindings stay at the hold queue",
+			cq.Status.Recreation.Phase),
+		Remedy: remedy,
 	}
 }
 

@@ -70,6 +70,32 @@ func TestUninstall(t *testing.T) {
 			Failed, "finalizers", "ConsumerQueue shop/orders",
 			"its deletion waits until Warren has deleted its queues with their messages (deletionPolicy Delete)", deleteOrders,
 		}}},
+		"a recreation under way": {
+			nil, queue("Retain", func(cq *v1alpha1.ConsumerQueue) {
+				cq.Finalizers, cq.Status.Recreation = nil, &v1alpha1.RecreationStatus{Phase: v1alpha1.RecreationEmptying}
+			}), nil,
+			[]Result{{
+				Failed, "recreations", "ConsumerQueue shop/orders",
+				"its queue is being recreated (phase Emptying). Without a manager, its messages and bindings stay at the hold queue",
+				"Wait until the recreation ends, or abort it:\n  kubectl warren abort orders --namespace shop",
+			}},
+		},
+		"a recreation that can no longer be aborted": {
+			nil, queue("Retain", func(cq *v1alpha1.ConsumerQueue) {
+				cq.Finalizers, cq.Status.Recreation = nil, &v1alpha1.RecreationStatus{Phase: v1alpha1.RecreationSwapping, DeleteSent: true}
+			}), nil,
+			[]Result{{
+				Failed, "recreations", "ConsumerQueue shop/orders",
+				"its queue is being recreated (phase Swapping). Without a manager, its messages and bindings stay at the hold queue",
+				"Wait until the recreation ends",
+			}},
+		},
+		"a recreation that has not begun": {
+			nil, queue("Retain", func(cq *v1alpha1.ConsumerQueue) {
+				cq.Finalizers, cq.Status.Recreation = nil, &v1alpha1.RecreationStatus{Phase: v1alpha1.RecreationWaiting}
+			}), nil,
+			[]Result{{OK, "finalizers", "ConsumerQueues, BrokerConnections", "no deletion waits for a manager in any namespace", ""}},
+		},
 		"a deletion that has begun": {
 			nil, queue("Delete", func(cq *v1alpha1.ConsumerQueue) { cq.DeletionTimestamp = &now }), nil,
 			[]Result{{

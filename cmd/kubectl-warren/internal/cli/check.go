@@ -37,8 +37,8 @@ func newCheck(c *cluster, streams genericiooptions.IOStreams) *cobra.Command {
 			"the dead-letter API answers. The BrokerConnections of the namespace must be Ready, and the tags and " +
 			"permissions of their RabbitMQ users must be sufficient.\n\n" +
 			"A check that needs a right you lack is skipped. The command changes nothing. It reads no Secret and no message.\n\n" +
-			"With --uninstall, list the objects whose deletion would never end without a manager, and print the order in which to " +
-			"delete them.\n\n" + exitCodes,
+			"With --uninstall, list the objects whose deletion would never end without a manager, the recreations and jobs that have " +
+			"not ended, and the order of deletion.\n\n" + exitCodes,
 		Example: "  # Check the namespace of the context\n" +
 			"  kubectl warren check\n\n" +
 			"  # Find out what to delete before you uninstall Warren\n" +
