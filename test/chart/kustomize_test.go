@@ -39,7 +39,7 @@ func TestSingleNamespaceRendersConfigNamespaced(t *testing.T) {
 		"--set=requestedByPolicy.enabled=false",
 	}
 	values = append(values, sameImage...)
-	expectSame(t, kustomize(t, "config/namespaced"), render(t, "helm", append(values, "--set=rbac.aggregateClusterRoles=false")...))
+	expectSame(t, kustomize(t, "config/namespaced"), render(t, "helm", append(values, "--set=rbac.userRoles=false")...))
 	want := kustomize(t, "config/namespaced")
 	maps.Copy(want, kustomize(t, "config/namespaced/users"))
 	expectSame(t, want, render(t, "helm", values...))

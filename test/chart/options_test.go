@@ -2,6 +2,7 @@ package chart
 
 import (
 	"bytes"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -184,7 +185,7 @@ func TestContractsInWatchedNamespaces(t *testing.T) {
 // Each watched namespace gets the same Role. The manager's only ClusterRoles are for metrics and the dead-letter API.
 func TestRolesInWatchedNamespaces(t *testing.T) {
 	t.Parallel()
-	found := render(t, "helm", "--set=watchNamespaces={team-a,team-b}", "--set=rbac.aggregateClusterRoles=false")
+	found := render(t, "helm", "--set=watchNamespaces={team-a,team-b}", "--set=rbac.userRoles=false")
 	for _, namespace := range []string{"team-a", "team-b"} {
 		if found[key("Role", namespace, "warren-manager-role")] == nil || found[key("RoleBinding", namespace, "warren-manager-rolebinding")] == nil {
 			t.Errorf("there is no role in %s", namespace)
@@ -193,6 +194,23 @@ func TestRolesInWatchedNamespaces(t *testing.T) {
 	want := []string{"warren-metrics-auth-role", "warren-metrics-reader"}
 	if difference := cmp.Diff(want, found.ofKind("ClusterRole")); difference != "" {
 		t.Error(difference)
+	}
+}
+
+// Without aggregation, the built-in roles include nothing of Warren, and the roles for users can still be bound.
+func TestRolesForUsersWithoutAggregation(t *testing.T) {
+	t.Parallel()
+	roles := render(t, "helm").ofKind("ClusterRole")
+	found := render(t, "helm", "--set=rbac.aggregateClusterRoles=false")
+	if difference := cmp.Diff(roles, found.ofKind("ClusterRole")); difference != "" {
+		t.Error(difference)
+	}
+	for _, role := range roles {
+		for label := range found.get(t, "ClusterRole", role).GetLabels() {
+			if strings.HasPrefix(label, "rbac.authorization.k8s.io/") {
+				t.Errorf("ClusterRole %s has the label %s", role, label)
+			}
+		}
 	}
 }
 
