@@ -39,7 +39,7 @@ var _ = Describe("Flux", Ordered, ContinueOnFailure, func() {
 				taken++
 			}
 		}
-		Expect(taken).To(Equal(3))
+		Expect(taken).To(Equal(4))
 	})
 
 	It("also reverts a field that is not in Git", func() {
