@@ -35,6 +35,9 @@ func TestMain(m *testing.M) {
 	}
 }
 
+// patient has the default limits, extended for a busy machine.
+var patient = limits{event: deadline.For(defaults.event), anyEvent: deadline.For(defaults.anyEvent), end: deadline.For(defaults.end)}
+
 // The pitfalls that -short tries: one of counting, copying, connecting and ending.
 const quick = "wrong-attempts,acks-unconfirmed,no-reconnect,drain-repeats"
 
@@ -80,7 +83,7 @@ func TestAProgramWithoutFaultsPasses(t *testing.T) {
 
 func passes(t *testing.T, name string, strategy contract.Strategy, pitfalls string, private *brokers.Private) {
 	t.Helper()
-	results, report := conformance(t, name, strategy, pitfalls, 30*time.Second, private)
+	results, report := conformance(t, name, strategy, pitfalls, patient, private)
 	for _, r := range results {
 		if r.failed() || r.err != nil {
 			t.Errorf("%s: %d lost, %d repeated, %q, %v", r.pitfall.name, r.lost, r.repeated, r.mistakes, r.err)
@@ -179,7 +182,9 @@ func TestFaultsAreFound(t *testing.T) {
 
 func fails(t *testing.T, fault fault, strategy contract.Strategy, pitfalls, mistake string, lost int, private *brokers.Private) {
 	t.Helper()
-	results, report := conformance(t, string(fault), strategy, pitfalls, 15*time.Second, private)
+	waits := patient
+	waits.event = 15 * time.Second // most faults prevent the event, so a trial waits that long
+	results, report := conformance(t, string(fault), strategy, pitfalls, waits, private)
 	t.Log(report)
 	for _, r := range results {
 		found := slices.ContainsFunc(r.mistakes, func(text string) bool { return strings.Contains(text, mistake) })
@@ -191,7 +196,7 @@ func fails(t *testing.T, fault fault, strategy contract.Strategy, pitfalls, mist
 
 // conformance tries pitfalls with a program of these tests, on the shared broker unless private is given.
 func conformance(
-	t *testing.T, name string, strategy contract.Strategy, names string, limit time.Duration, private *brokers.Private,
+	t *testing.T, name string, strategy contract.Strategy, names string, waits limits, private *brokers.Private,
 ) (results []result, report string) {
 	t.Helper()
 	tried, err := selectPitfalls(names)
@@ -199,7 +204,7 @@ func conformance(
 		t.Fatal(err)
 	}
 	settings := &settings{
-		strategy: strategy, pitfalls: tried, limit: limit, logs: t.ArtifactDir(), followsPause: true,
+		strategy: strategy, pitfalls: tried, limits: waits, logs: t.ArtifactDir(), followsPause: true,
 		command: []string{"env", programVariable + "=" + name, os.Args[0]},
 	}
 	var out bytes.Buffer
@@ -239,7 +244,7 @@ func TestExitCodes(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			arguments := append([]string{"-logs", t.TempDir()}, strings.Fields(test.arguments)...)
-			if got := run(t.Context(), append(arguments, test.program...)); got != test.want {
+			if got := run(t.Context(), append(arguments, test.program...), patient); got != test.want {
 				t.Errorf("%q: exit code %d instead of %d", arguments, got, test.want)
 			}
 		})
@@ -258,7 +263,7 @@ func TestCommandLine(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			if _, err := readFlags(strings.Fields(test.arguments)); err == nil || !strings.Contains(err.Error(), test.want) {
+			if _, err := readFlags(strings.Fields(test.arguments), defaults); err == nil || !strings.Contains(err.Error(), test.want) {
 				t.Errorf("want %q, got %v", test.want, err)
 			}
 		})

@@ -13,7 +13,7 @@ func noReconnect(t *trial) {
 	t.sendAll(120, "slow:20")
 	t.start()
 	for cut := 1; cut <= cuts; cut++ {
-		if !t.until(t.limit, func() bool { return t.journal.successes() >= 25*cut }) {
+		if !t.until(t.event, func() bool { return t.journal.successes() >= 25*cut }) {
 			return
 		}
 		t.proxy.Cut()
@@ -71,7 +71,7 @@ func (t *trial) consumers() int {
 func hotReconnect(t *trial) {
 	t.proxy.Refuse()
 	t.start()
-	if !t.until(t.limit, func() bool { return t.proxy.Accepted() > 2 }) {
+	if !t.until(t.event, func() bool { return t.proxy.Accepted() > 2 }) {
 		t.addMistake("the program tried to connect only %d times while the broker was down", t.proxy.Accepted())
 		return
 	}
@@ -96,9 +96,9 @@ func staleAcks(t *trial) {
 	t.sendAll(concurrency, "ok") // so that tags differ on the new channel
 	t.settle()
 	t.sendAll(prefetch, "slow:4000")
-	t.until(t.limit, func() bool { return t.journal.started() >= 2*concurrency })
+	t.until(t.anyEvent, func() bool { return t.journal.started() >= 2*concurrency })
 	t.proxy.Cut()
-	t.until(t.limit, func() bool { return t.journal.successes() >= 2*concurrency })
+	t.until(t.event, func() bool { return t.journal.successes() >= 2*concurrency })
 	t.pause(100 * time.Millisecond) // for the acknowledgements
 	t.restart()
 }
@@ -151,7 +151,7 @@ func missesCancel(t *trial) {
 	t.provoked = 1
 	repeats.Store(true)
 	t.handleOne()
-	if !t.until(t.limit, func() bool { return t.unknownTags.Load() > 0 }) {
+	if !t.until(t.event, func() bool { return t.unknownTags.Load() > 0 }) {
 		t.addMistake("the program did not acknowledge a message that it has handled")
 	}
 	t.handleOne()
@@ -163,7 +163,7 @@ func missesCancel(t *trial) {
 func brokerRestart(t *trial) {
 	t.sendAll(60, "slow:20")
 	t.start()
-	t.until(t.limit, func() bool { return t.journal.successes() >= 10 })
+	t.until(t.anyEvent, func() bool { return t.journal.successes() >= 10 })
 	t.private.Stop()
 	t.private.Start()
 	t.handleOne() // all others may have been handled before the broker had stopped

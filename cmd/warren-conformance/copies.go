@@ -175,7 +175,7 @@ func (t *trial) returnSome(queue string) {
 	})
 	accepted := []string{t.sendFatal("permanent"), t.sendFatal("permanent")}
 	t.start()
-	t.until(t.limit, func() bool { return published.Load() > 0 })
+	t.until(t.anyEvent, func() bool { return published.Load() > 0 })
 	// A program that publishes its copies one by one must not wait for long.
 	const wait = time.Second
 	t.until(wait, func() bool { return published.Load() >= together })
@@ -234,7 +234,7 @@ func (t *trial) holdCopy() {
 		return netfault.Hold // no later frame of the channel reaches the broker
 	})
 	t.start()
-	if !t.until(t.limit, published.Load) {
+	if !t.until(t.anyEvent, published.Load) {
 		t.addMistake("the program published no copy of the failed message")
 	}
 	t.pause(2 * time.Second)
@@ -256,7 +256,7 @@ func oldContract(t *trial) {
 	t.writeContract()
 	t.vhost.DeleteExchange(gone)
 	t.send("fail:1")
-	t.until(time.Minute+t.limit, func() bool { return len(t.missing()) == 0 })
+	t.until(time.Minute+t.event, func() bool { return len(t.missing()) == 0 })
 }
 
 func forbiddenLoops(t *trial) {

@@ -22,7 +22,7 @@ func acksFirst(t *trial) {
 	t.send("crash")
 	t.sendAll(10, "slow:200")
 	t.start()
-	if !t.until(t.limit, t.subject.HasEnded) {
+	if !t.until(t.anyEvent, t.subject.HasEnded) {
 		t.addMistake("the program did not exit when it handled the message \"crash\"")
 		return
 	}
@@ -147,7 +147,7 @@ func acksOthers(t *trial) {
 	}
 	send()
 	t.start()
-	t.until(t.limit, func() bool { return t.journal.started() >= len(t.sent) && t.journal.successes() >= successful })
+	t.until(t.event, func() bool { return t.journal.started() >= len(t.sent) && t.journal.successes() >= successful })
 	t.pause(500 * time.Millisecond) // for copies and acknowledgements
 	t.restart()
 	slow := send()
@@ -167,7 +167,7 @@ func blocksHeartbeats(t *trial) {
 	})
 	t.sendAll(concurrency, fmt.Sprint("slow:", length.Milliseconds()))
 	t.start()
-	t.until(length+t.limit, func() bool { return len(t.missing()) == 0 })
+	t.until(length+t.event, func() bool { return len(t.missing()) == 0 })
 	if len(t.missing()) == 0 && !proxy.IsOpen(int(consuming.Load())) {
 		t.addMistake("the connection was closed while handlers ran for %s, although the network had no fault", length)
 	}
@@ -178,7 +178,7 @@ func blocksOnHang(t *trial) {
 	t.send("hang")
 	t.sendAll(20, "ok")
 	t.start()
-	if !t.until(t.limit, func() bool { return t.journal.successes() >= 20 }) {
+	if !t.until(t.event, func() bool { return t.journal.successes() >= 20 }) {
 		t.addMistake("%d of 20 messages were handled while one handler of %d hung", t.journal.successes(), concurrency)
 	}
 	t.restart()
@@ -209,7 +209,7 @@ func unboundedPrefetch(t *trial) {
 	t.sendAll(50, "ok")
 	delivered := t.countFromBroker(amqpmethod.BasicDeliver)
 	t.start()
-	t.until(t.limit, func() bool { return t.journal.started() >= concurrency })
+	t.until(t.anyEvent, func() bool { return t.journal.started() >= concurrency })
 	t.pause(2 * time.Second)
 	if got := delivered.Load(); got > prefetch {
 		t.addMistake("the program received %d unsettled messages with a prefetch of %d", got, prefetch)
@@ -228,9 +228,9 @@ func breaksOrder(t *trial) {
 	t.concurrency, t.prefetch = 1, 1
 	t.sendAll(count, "slow:20")
 	t.start()
-	t.until(t.limit, func() bool { return t.journal.successes() >= third })
+	t.until(t.event, func() bool { return t.journal.successes() >= third })
 	t.proxy.Cut()
-	t.until(t.limit, func() bool { return t.journal.successes() >= 2*third })
+	t.until(t.event, func() bool { return t.journal.successes() >= 2*third })
 	t.terminate()
 	t.start()
 	t.settle()
@@ -253,7 +253,7 @@ func noCrashGuard(t *trial) {
 	defer func() { _ = connection.Close() }()
 	channel, err := connection.Channel()
 	t.check(err)
-	end := time.Now().Add(t.limit)
+	end := time.Now().Add(t.anyEvent)
 	for counted := 0; counted < contract.DefaultMaxCrashes; {
 		if time.Now().After(end) {
 			t.check(errors.New("the message left the queue before it was rejected often enough"))
@@ -286,7 +286,7 @@ func holdsTooLong(t *trial) {
 	t.sendAll(10, "ok")
 	cancelled := t.countFromBroker(amqpmethod.BasicCancel)
 	t.start()
-	t.until(t.limit, func() bool { return len(t.journal.startsOf(id)) > 0 })
+	t.until(t.anyEvent, func() bool { return len(t.journal.startsOf(id)) > 0 })
 	t.pause(time.Duration(timeout) + 5*time.Second)
 	if count := cancelled.Load(); count > 0 {
 		t.addMistake("RabbitMQ cancelled the consumer %d times, because it held a message for longer than the consumer timeout of %s",

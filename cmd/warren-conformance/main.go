@@ -22,27 +22,37 @@ const (
 	exitBroken = 2 // the command could not try a pitfall
 )
 
+// limits are the maximum waits of a trial. Tests on a busy machine use longer ones.
+type limits struct {
+	event    time.Duration // for an event that only correct programs cause
+	anyEvent time.Duration // for an event that programs with a mistake cause, too
+	end      time.Duration // for the end of the trial
+}
+
+var defaults = limits{event: 30 * time.Second, anyEvent: 30 * time.Second, end: 3 * time.Minute}
+
 // settings are the parsed command line.
 type settings struct {
+	limits
+
 	strategy contract.Strategy
 	pitfalls []pitfall
 	list     bool
-	limit    time.Duration // how long a trial waits for an expected event
-	logs     string        // the directory for the output of the programs
-	command  []string      // the program
+	logs     string   // the directory for the output of the programs
+	command  []string // the program
 	// followsPause: also try the pitfalls of programs that follow the pauses of the contract, which is optional.
 	followsPause bool
 }
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	code := run(ctx, os.Args[1:])
+	code := run(ctx, os.Args[1:], defaults)
 	stop()
 	os.Exit(code)
 }
 
-func run(ctx context.Context, arguments []string) int {
-	settings, err := readFlags(arguments)
+func run(ctx context.Context, arguments []string, waits limits) int {
+	settings, err := readFlags(arguments, waits)
 	if errors.Is(err, flag.ErrHelp) {
 		return 0
 	}
@@ -71,8 +81,8 @@ func run(ctx context.Context, arguments []string) int {
 	return 0
 }
 
-func readFlags(arguments []string) (*settings, error) {
-	settings := &settings{limit: 30 * time.Second}
+func readFlags(arguments []string, waits limits) (*settings, error) {
+	settings := &settings{limits: waits}
 	flags := flag.NewFlagSet("warren-conformance", flag.ContinueOnError)
 	flags.Usage = func() {
 		fmt.Fprintln(flags.Output(), "warren-conformance [flags] -- COMMAND [ARGUMENT...]")

@@ -30,7 +30,7 @@ func (t *trial) expectNoLoop(when string, ids ...string) {
 	})
 	t.start()
 	for _, id := range ids {
-		t.until(t.limit, func() bool { return len(t.journal.startsOf(id)) > 0 })
+		t.until(t.anyEvent, func() bool { return len(t.journal.startsOf(id)) > 0 })
 	}
 	connected := t.proxy.Accepted()
 	t.pause(length)
@@ -111,7 +111,7 @@ func newCopyIDs(t *trial) {
 		t.readDeadLetters()
 		return t.copies() >= len(t.sent)+cuts
 	}
-	if !t.until(t.limit, arrived) {
+	if !t.until(t.event, arrived) {
 		t.addMistake("%d confirms were lost with their connection, but the program published only %d copies again",
 			cuts, t.copies()-len(t.sent))
 	}
@@ -170,7 +170,7 @@ func twoChannels(t *trial) {
 	mu.Unlock()
 	t.sendFatal("permanent")
 	t.start()
-	t.until(t.limit+beyondConfirm, func() bool {
+	t.until(t.event+beyondConfirm, func() bool {
 		mu.Lock()
 		defer mu.Unlock()
 		return again
@@ -190,7 +190,7 @@ func twoChannels(t *trial) {
 // what each of these connections had sent, so a copy that was sent on two connections arrives twice.
 func stopsInAlarm(t *trial) {
 	const successful = 40
-	length := t.limit + beyondConfirm
+	length := min(t.event, defaults.event) + beyondConfirm // the trial waits for all of it
 	_, send := t.copyTarget()
 	failing := []string{send(), send()} // fewer than there are handlers
 	t.sendAll(successful, "ok")
@@ -199,7 +199,7 @@ func stopsInAlarm(t *trial) {
 	t.start()
 	end := time.Now().Add(length)
 	// Each acknowledgement makes room for a message, so almost all of them have arrived when all messages are handled.
-	if !t.until(t.limit, func() bool { return t.journal.successes() >= successful }) {
+	if !t.until(t.event, func() bool { return t.journal.successes() >= successful }) {
 		t.addMistake("the program handled only %d of %d successful messages while the broker had an alarm",
 			t.journal.successes(), successful)
 	}

@@ -7,18 +7,13 @@ import (
 	"os"
 	"slices"
 	"sync"
-	"time"
 
 	"github.com/warren-mq/warren/test/brokers"
 	"github.com/warren-mq/warren/test/testenv/program"
 )
 
-const (
-	// maxTrials is how many trials run at the same time. They mostly wait.
-	maxTrials = 6
-	// trialTimeout ends a trial that has not ended.
-	trialTimeout = 3 * time.Minute
-)
+// maxTrials is how many trials run at the same time. They mostly wait.
+const maxTrials = 6
 
 type result struct {
 	pitfall pitfall
@@ -100,7 +95,7 @@ func skip(p pitfall, settings *settings, private *brokers.Private) string {
 
 // try runs the trial of one pitfall and stores the result.
 func try(ctx context.Context, r *result, settings *settings, broker brokers.Broker, private *brokers.Private) {
-	ctx, cancel := context.WithTimeout(ctx, trialTimeout)
+	ctx, cancel := context.WithTimeout(ctx, settings.end)
 	defer cancel()
 	r.err = program.Run(ctx, func(p *program.Program) error {
 		t := newTrial(p, r, settings, broker, private)

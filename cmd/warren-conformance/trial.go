@@ -47,10 +47,10 @@ var specs = map[contract.Strategy]string{
 // permissions of a consumer. Its methods end the trial if the broker or the program fails to start or respond.
 type trial struct {
 	*program.Program
+	limits
 
 	result      *result
 	settings    *settings
-	limit       time.Duration // how long the trial waits for an expected event
 	vhost       *brokers.VHost
 	private     *brokers.Private // the broker, if the trial may disturb it
 	user        brokers.User
@@ -80,7 +80,7 @@ type message struct {
 
 func newTrial(p *program.Program, r *result, settings *settings, broker brokers.Broker, private *brokers.Private) *trial {
 	t := &trial{
-		Program: p, result: r, settings: settings, limit: settings.limit, private: private,
+		Program: p, result: r, settings: settings, limits: settings.limits, private: private,
 		concurrency: concurrency, prefetch: prefetch, journal: &journal{}, deadLetters: map[string][]amqp.Delivery{},
 	}
 	cq := &v1alpha1.ConsumerQueue{}
@@ -249,9 +249,9 @@ func (t *trial) until(timeout time.Duration, condition func() bool) bool {
 // pause waits while the program may make a mistake.
 func (t *trial) pause(length time.Duration) { t.until(length, func() bool { return false }) }
 
-// settle waits until each message is handled or a dead letter, or for t.limit.
+// settle waits until each message is handled or a dead letter, or for t.event.
 func (t *trial) settle() {
-	t.until(t.limit, func() bool {
+	t.until(t.event, func() bool {
 		if len(t.missing()) > 0 {
 			t.readDeadLetters()
 			t.pause(100 * time.Millisecond) // each call of readDeadLetters opens a connection
@@ -276,7 +276,7 @@ func (t *trial) evaluate() {
 	t.stop()
 	t.subject = nil
 	if t.Context().Err() != nil {
-		t.addMistake("the trial did not finish within %s", trialTimeout)
+		t.addMistake("the trial did not finish within %s", t.end)
 		return
 	}
 	if count := t.unknownTags.Load() - t.provoked; count > 0 {
@@ -313,7 +313,7 @@ func (t *trial) waiting(expected int) int {
 		queues = append(queues, t.tierQueue(tier))
 	}
 	ready := 0
-	t.until(t.limit/2, func() bool {
+	t.until(t.event/2, func() bool {
 		ready = 0
 		for _, queue := range queues {
 			ready += t.vhost.Ready(queue)

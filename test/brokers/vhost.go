@@ -279,18 +279,27 @@ const stall = 250 * time.Millisecond
 // purge. It lags behind every other change: a requeue, a closed channel, a dead letter, an expiry, an ack. So tests must poll it.
 func (v *VHost) Ready(queue string) int {
 	v.tb.Helper()
-	count := 0
+	return v.counted(queue).Messages
+}
+
+// CountedConsumers returns the number of consumers of a queue. A channel that has ended counts as a consumer until the queue has its
+// messages back.
+func (v *VHost) CountedConsumers(queue string) int {
+	v.tb.Helper()
+	return v.counted(queue).Consumers
+}
+
+func (v *VHost) counted(queue string) (declared amqp.Queue) {
+	v.tb.Helper()
 	v.amqp(func(ch *amqp.Channel) (err error) {
 		persist(func() bool {
-			var declared amqp.Queue
 			asked := time.Now()
 			declared, err = ch.QueueDeclarePassive(queue, true, false, false, false, nil)
-			count = declared.Messages
-			return err != nil || count > 0 || time.Since(asked) < stall
+			return err != nil || declared.Messages+declared.Consumers > 0 || time.Since(asked) < stall
 		})
 		return err
 	})
-	return count
+	return declared
 }
 
 // Held returns the number of dead letters that queues of the vhost retain until they are routed, during which no consumer

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -98,6 +99,13 @@ func strategyCases() map[string]strategyCase {
 	}
 }
 
+// counts returns how often each message was handled.
+func (c *handledCounts) counts() map[string]int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return maps.Clone(c.handled)
+}
+
 // allMessages returns the messages of a strategyCase.
 func allMessages() []string {
 	return []string{"good", "discarded", "fails", "fails once", "permanent", "panics", "{"}
@@ -114,6 +122,7 @@ func TestEachStrategyFollowsItsContract(t *testing.T) {
 				running := w.run(w.conn(), decoded(decodeUnlessOdd, outcomes(seen)))
 				w.Publish("", "orders", allMessages()...)
 				dead := w.deadLetters(len(test.dead))
+				g.Eventually(seen.counts).WithTimeout(deadline.For(time.Minute)).Should(Equal(test.handled))
 				g.Expect(running.end()).To(Succeed())
 				topologytest.Equal(w.tb, "dead letters", test.dead, dead)
 				topologytest.Equal(w.tb, "handled", test.handled, seen.handled)
@@ -166,6 +175,7 @@ func TestDeclareTopology(t *testing.T) {
 			running := w.run(consumertest.DeclareTopology(t, w.uri(""), current), decoded(decodeUnlessOdd, outcomes(seen)))
 			w.Publish("", "orders", allMessages()...)
 			dead := w.deadLetters(len(test.dead))
+			NewWithT(t).Eventually(seen.counts).WithTimeout(deadline.For(time.Minute)).Should(Equal(test.handled))
 			topologytest.Equal(t, "Run", nil, running.end())
 			topologytest.Equal(t, "dead letters", test.dead, dead)
 			topologytest.Equal(t, "handled", test.handled, seen.handled)

@@ -202,7 +202,8 @@ var _ = Describe("In a steady state", func() {
 		for _, name := range []string{"a", "b", "c"} {
 			w.Counted(name)
 		}
-		w.EventuallyConnection(HaveField("Status.ConsumerQueues", HaveValue(BeEquivalentTo(3))))
+		w.EventuallyConnection(HaveField("Status.ConsumerQueues", HaveValue(BeEquivalentTo(3))),
+			HaveField("Status.Capabilities.EventsReason", Not(BeEmpty()))) // the last write: the user has no permission for events
 		before, began := versions(), time.Now()
 		proxy.Requests()
 		requests, definitions := 0, 0

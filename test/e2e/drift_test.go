@@ -12,7 +12,6 @@ import (
 
 	"github.com/warren-mq/warren/api/v1alpha1"
 	"github.com/warren-mq/warren/test/brokers"
-	"github.com/warren-mq/warren/test/deadline"
 	. "github.com/warren-mq/warren/test/testenv"
 )
 
@@ -43,7 +42,7 @@ var _ = Describe("Drift", func() {
 
 			meddle(w.VHost)
 
-			Eventually(w.VHost.Definitions).WithTimeout(deadline.For(5 * time.Second)).Should(Equal(before))
+			Eventually(w.VHost.Definitions).Should(Equal(before))
 			// A refresh may happen between two deletions. Then they are detected and corrected separately. Events with the same
 			// note become one Event with a count.
 			joined := func(reasons []string) string { return strings.Join(reasons, " ") }

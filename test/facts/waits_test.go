@@ -138,8 +138,8 @@ func TestRejectRoutesByReason(t *testing.T) {
 					return // straight, see below
 				}
 				w.declare(reason.spec)
+				c := w.consume("orders") // before the message, which expires while it is ready
 				w.Publish("", "orders", "message")
-				c := w.consume("orders")
 				for attempt := range int64(3) {
 					delivery := c.next()
 					w.equal("rejections in x-death", rejections(delivery), attempt)
@@ -174,7 +174,10 @@ func rejections(delivery amqp.Delivery) int64 {
 // queue to the tier, has no delivery limit.
 func TestCycleRule(t *testing.T) {
 	onEachBroker(t, func(w *world) {
-		w.quorum("tier", "x-message-ttl", 2000, "x-dead-letter-exchange", "", "x-dead-letter-routing-key", "main")
+		tier := func(ttl int) {
+			w.quorum("tier", "x-message-ttl", ttl, "x-dead-letter-exchange", "", "x-dead-letter-routing-key", "main")
+		}
+		tier(300)
 		w.quorum("main", "x-delivery-limit", 1, "x-dead-letter-exchange", "", "x-dead-letter-routing-key", "tier")
 		w.Publish("", "main", "message")
 		c := w.consume("main")
@@ -184,6 +187,8 @@ func TestCycleRule(t *testing.T) {
 		w.must(c.next().Ack(false))
 		c.close()
 
+		w.DeleteQueue("tier")
+		tier(10_000) // long enough to see the message there
 		w.Publish("", "main", "lost")
 		c = w.consume("main")
 		w.must(c.next().Reject(true))

@@ -7,7 +7,6 @@ import (
 	. "github.com/onsi/gomega"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/warren-mq/warren/api/v1alpha1"
 	. "github.com/warren-mq/warren/test/testenv"
 )
 
@@ -15,8 +14,7 @@ var _ = Describe("A broker", func() {
 	It("that fails for less than three intervals causes no write at all", func() {
 		w := newBareWorld(shared)
 		w.Secret(shared.Username, shared.Password)
-		// Three intervals are longer than the outage and the longest wait to reconnect after it, of eight seconds.
-		w.Connect(v1alpha1.BrokerConnectionSpec{ResyncInterval: "10s"})
+		w.Connect(unhurried)
 		startManager(w)
 		names := w.Queues("orders", 3, ordinary)
 		w.settled(3)

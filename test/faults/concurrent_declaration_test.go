@@ -11,6 +11,7 @@ import (
 var _ = Describe("A queue that others declare between refresh and declaration", func() {
 	It("makes its ConsumerQueue Stalled, and no other", func() {
 		w := newWorld(shared)
+		w.Connect(unhurried)
 		startManager(w)
 		w.Queue("steady", ordinary)
 		w.settled(1)

@@ -20,6 +20,7 @@ var _ = Describe("Two replicas", func() {
 	// A restart of the operator, as in an upgrade, does not affect queues and consumers.
 	It("have one leader, and the other one takes over and continues when the leader is killed", func() {
 		w := newWorld(shared)
+		w.Connect(unhurried)
 		leader := w.replica()
 		var first string
 		Eventually(func() string { first = w.leader(); return first }).ShouldNot(BeEmpty())

@@ -2,12 +2,15 @@ package faults
 
 import (
 	"runtime"
+	"slices"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	"github.com/onsi/gomega/types"
 	"github.com/prometheus/procfs"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/yaml"
 
 	"github.com/warren-mq/warren/api/v1alpha1"
 	"github.com/warren-mq/warren/test/brokers"
@@ -58,11 +61,34 @@ func newBareWorldAt(vhost *brokers.VHost) *world {
 		amqp:  netfault.NewProxy(GinkgoTB(), vhost.Broker.AMQPURI), management: netfault.NewProxy(GinkgoTB(), vhost.Broker.ManagementURI),
 	}
 	w.Broker.AMQPURI, w.Broker.ManagementURI = w.amqp.URI, w.management.URI
+	currentWorlds = append(currentWorlds, w)
+	DeferCleanup(func() { currentWorlds = slices.DeleteFunc(currentWorlds, func(one *world) bool { return one == w }) })
 	// The manager was started later, so it has stopped before: nothing is declared while the vhost is being deleted, which
 	// can break a broker.
 	DeferCleanup(w.Clear)
 	return w
 }
+
+// currentWorlds are the worlds of the current spec and its containers.
+var currentWorlds []*world
+
+// The report of a failed spec has the ConsumerQueues of its worlds.
+var _ = JustAfterEach(func() {
+	if !CurrentSpecReport().Failed() {
+		return
+	}
+	for _, w := range currentWorlds {
+		list := &v1alpha1.ConsumerQueueList{}
+		if err := w.Kube.List(ctx(), list, client.InNamespace(w.Namespace)); err != nil {
+			GinkgoWriter.Println(err)
+			continue
+		}
+		for _, cq := range list.Items {
+			status, _ := yaml.Marshal(cq.Status)
+			GinkgoWriter.Printf("ConsumerQueue %s/%s:\n%s", cq.Namespace, cq.Name, status)
+		}
+	}
+})
 
 // connect creates the Secret and the BrokerConnection.
 func (w *world) connect(username, password string) {
@@ -83,6 +109,10 @@ func startManager(worlds ...*world) *Manager {
 
 // uncounted is the flag for tests that count writes, because message counts cause further writes.
 const uncounted = "--message-counts-interval=0"
+
+// unhurried is for tests in which a short outage must cause no write of a status. Three intervals are longer than such an outage and the
+// longest wait to reconnect after it, of eight seconds.
+var unhurried = v1alpha1.BrokerConnectionSpec{ResyncInterval: "10s"}
 
 // settled waits until all ConsumerQueues are Ready and the BrokerConnection has counted them, so that nothing more is written.
 func (w *world) settled(count int) {

@@ -2,6 +2,7 @@
 package rabbittest
 
 import (
+	"context"
 	"errors"
 	"maps"
 	"slices"
@@ -18,6 +19,7 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"github.com/warren-mq/warren/internal/rabbit"
+	"github.com/warren-mq/warren/internal/rabbit/brokererr"
 	"github.com/warren-mq/warren/internal/rabbit/snapshot"
 	"github.com/warren-mq/warren/internal/rabbit/timing"
 	"github.com/warren-mq/warren/internal/topology"
@@ -114,6 +116,21 @@ func (l *Listener) AwaitsTogether(t *testing.T, want snapshot.Notice) {
 type Connection struct {
 	*rabbit.Connection
 	rabbit.Parts
+}
+
+// Apply tries again while the broker is too busy to start a quorum queue, because it then closes the AMQP connection. The next attempt may
+// find the connection closed.
+func (c *Connection) Apply(ctx context.Context, changes topology.Topology) error {
+	began, wasBusy := time.Now(), false
+	for {
+		err := c.Connection.Apply(ctx, changes)
+		isBusy := errors.Is(err, brokererr.ErrQueueNotStarted)
+		isClosed := wasBusy && errors.Is(err, brokererr.ErrUnreachable)
+		if !isBusy && !isClosed || time.Since(began) > Within {
+			return err
+		}
+		wasBusy = true
+	}
 }
 
 // OpenWith is rabbit.OpenWith. The caller closes the connection.

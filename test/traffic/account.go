@@ -118,7 +118,7 @@ func drain(
 		tb.Fatalf("drain vhost %q: %v", vhost.Name, err)
 	}
 	defer func() { _ = connection.Close() }()
-	deliveries, total, err := subscribe(connection, existing(vhost, queues))
+	deliveries, total, err := subscribe(vhost, connection, existing(vhost, queues))
 	if err != nil {
 		tb.Fatalf("drain vhost %q: %v", vhost.Name, err)
 	}
@@ -167,7 +167,7 @@ type drained struct {
 }
 
 // subscribe consumes all queues, and returns the number of messages that were ready before. It ends with the connection.
-func subscribe(connection *amqp.Connection, queues []string) (<-chan drained, int, error) {
+func subscribe(vhost *brokers.VHost, connection *amqp.Connection, queues []string) (<-chan drained, int, error) {
 	merged := make(chan drained)
 	channel, err := connection.Channel()
 	if err != nil {
@@ -182,11 +182,7 @@ func subscribe(connection *amqp.Connection, queues []string) (<-chan drained, in
 	}()
 	total := 0
 	for _, queue := range queues {
-		declared, err := channel.QueueDeclarePassive(queue, true, false, false, false, nil)
-		if err != nil {
-			return nil, 0, err
-		}
-		total += declared.Messages
+		total += vhost.Ready(queue)
 		deliveries, err := channel.Consume(queue, "drain-"+queue, false, false, false, false, nil)
 		if err != nil {
 			return nil, 0, err

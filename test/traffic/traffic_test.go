@@ -102,9 +102,9 @@ func TestUnroutableMessagesAreReturnedAndNotConfirmed(t *testing.T) {
 func TestNacksAreCountedAndRetried(t *testing.T) {
 	eachBroker(t, func(t *testing.T, vhost *brokers.VHost) {
 		vhost.DeclareQueue("narrow", map[string]any{"x-queue-type": "quorum", "x-max-length": 1, "x-overflow": "reject-publish"})
+		vhost.Publish("", "narrow", "first", "second") // the limit applies after the second message
 		publisher := traffic.Publish(t, vhost, traffic.Publishing{
-			// A burst would be accepted before the limit applies.
-			Targets: []traffic.Target{traffic.ToQueue("narrow")}, Count: 100, Every: 2 * time.Millisecond, Retry: true,
+			Targets: []traffic.Target{traffic.ToQueue("narrow")}, Count: 100, Retry: true,
 		})
 		eventually(t, "some are refused", func() bool { return publisher.Counts().Refusals > 0 })
 		consumer := traffic.Consume(t, vhost, "narrow", nil)

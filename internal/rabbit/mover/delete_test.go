@@ -151,8 +151,9 @@ func TestCutWhileMessagesAreDeleted(t *testing.T) {
 			} else if !errors.Is(err, ErrInterrupted) {
 				t.Errorf("got %v", err)
 			}
+			NewWithT(t).Eventually(vh.CountedConsumers).WithArguments(source).WithTimeout(within).Should(Equal(0)) // the broker has returned all messages
 			var left []string
-			NewWithT(t).Eventually(func() int { // the broker returns the messages of the connection
+			NewWithT(t).Eventually(func() int {
 				left = append(left, bodiesOf(drain(t, vh, source))...)
 				return count - len(left)
 			}).WithTimeout(within).Should(And(BeNumerically(">=", progress.Certain()), BeNumerically("<=", progress.Moved)))

@@ -3,12 +3,15 @@ package safedelete
 import (
 	"errors"
 	"testing"
+	"time"
 
+	. "github.com/onsi/gomega"
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"github.com/warren-mq/warren/internal/rabbit/brokererr"
 	"github.com/warren-mq/warren/internal/vhost"
 	"github.com/warren-mq/warren/test/brokers"
+	"github.com/warren-mq/warren/test/deadline"
 )
 
 // A queue that is too busy to count reports no messages and no consumers while another process deletes it. The proof by a consumer must
@@ -47,8 +50,9 @@ func TestUnheldAsConsumer(t *testing.T) {
 			if unheld := err == nil; unheld != test.unheld || !unheld && !errors.Is(err, brokererr.ErrUnproven) {
 				t.Errorf("%s: %v", name, err)
 			}
-			if !test.holds && vh.Ready(name) != len(test.messages) {
-				t.Errorf("%s: %d messages are ready", name, vh.Ready(name))
+			if !test.holds {
+				NewWithT(t).Eventually(func() int { return vh.Ready(name) }).WithTimeout(deadline.For(10*time.Second)).
+					Should(Equal(len(test.messages)), "%s: ready messages", name)
 			}
 		}
 	})
