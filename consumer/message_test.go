@@ -71,7 +71,8 @@ func TestForwardHeaders(t *testing.T) {
 			return nil
 		})
 		b.Publish("", "orders", amqp.Publishing{Headers: amqp.Table{
-			"trace": "7", "CC": []any{"audit"}, contract.HeaderRedriveCount: int32(1),
+			"trace": "7", "CC": []any{"audit"}, contract.HeaderRedriveCount: int32(1), "x-warren-redrive-id": "1",
+			"x-warren-origin-exchange": "shop",
 		}})
 		pass(time.Hour)
 		want := amqp.Table{"trace": "7"}

@@ -31,6 +31,12 @@ const (
 // header, and copies keep it.
 const HeaderRedriveCount = "x-warren-redrive-count"
 
+// The prefixes of the headers that a Redrive adds.
+const (
+	prefixRedrive = "x-warren-redrive-"
+	prefixOrigin  = "x-warren-origin-"
+)
+
 // RabbitMQ's headers that this package reads or leaves out of copies.
 const (
 	headerDeath         = "x-death"
@@ -118,8 +124,8 @@ func Redrives(headers map[string]any) int { return count(headers[HeaderRedriveCo
 // Deferrals returns how often a message was deferred, from its headers.
 func Deferrals(headers map[string]any) int { return count(headers[HeaderDeferCount]) }
 
-// ForwardHeaders returns the headers of a message for another message that follows from it. It leaves out the headers of copies
-// and deaths.
+// ForwardHeaders returns the headers of a message for another message that follows from it. It leaves out the headers of copies, deaths
+// and Redrives.
 func ForwardHeaders(headers map[string]any) map[string]any {
 	forwarded := CopyHeaders(headers)
 	for _, name := range []string{
@@ -128,6 +134,9 @@ func ForwardHeaders(headers map[string]any) map[string]any {
 		delete(forwarded, name)
 	}
 	deleteFailure(forwarded)
+	maps.DeleteFunc(forwarded, func(name string, _ any) bool {
+		return strings.HasPrefix(name, prefixRedrive) || strings.HasPrefix(name, prefixOrigin)
+	})
 	return forwarded
 }
 

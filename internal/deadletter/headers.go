@@ -95,6 +95,7 @@ func (s RedriveHeaders) headers(deadLetter Message, at time.Time, seq int64) amq
 	}
 	maps.DeleteFunc(headers, func(name string, _ any) bool { return strings.HasPrefix(name, prefixFailure) })
 	setOrigin(headers, deadLetter)
+	setOriginalRoute(headers, deadLetter.Origin)
 	headers[HeaderRedriveID], headers[HeaderRedriveName], headers[HeaderRedriveFrom] = s.ID, s.Name, s.From
 	headers[HeaderRedriveAt], headers[HeaderRedriveSeq] = at.UTC().Format(time.RFC3339), seq
 	headers[contract.HeaderRedriveCount] = min(int64(deadLetter.Redrives)+1, math.MaxInt32) // a larger number is read as 0
@@ -117,6 +118,16 @@ func setOrigin(headers amqp.Table, deadLetter Message) {
 	}
 	if !deadLetter.Origin.DiedAt.IsZero() {
 		headers[HeaderOriginTime] = deadLetter.Origin.DiedAt.UTC().Format(time.RFC3339)
+	}
+}
+
+// setOriginalRoute records for consumers where the producer published the message, because the copy has another route. It keeps the record
+// of a consumer.
+func setOriginalRoute(headers amqp.Table, origin Origin) {
+	_, hasExchange := headers[contract.HeaderOriginalExchange]
+	_, hasKey := headers[contract.HeaderOriginalRoutingKey]
+	if origin.Routed && !hasExchange && !hasKey {
+		headers[contract.HeaderOriginalExchange], headers[contract.HeaderOriginalRoutingKey] = origin.Exchange, origin.RoutingKey
 	}
 }
 

@@ -47,8 +47,8 @@ func TestCopyHeaders(t *testing.T) {
 				},
 			},
 			want: stamped(amqp.Table{
-				"tenant": "acme", "x-warren-origin-queue": "orders", "x-warren-origin-exchange": "shop",
-				"x-warren-origin-routing-key": "order.placed", "x-warren-origin-reason": "Rejected",
+				"tenant": "acme", "x-original-exchange": "shop", "x-original-routing-key": "order.placed",
+				"x-warren-origin-queue": "orders", "x-warren-origin-exchange": "shop", "x-warren-origin-routing-key": "order.placed", "x-warren-origin-reason": "Rejected",
 				"x-warren-origin-time": "2026-11-01T10:00:00Z", "x-warren-origin-cc": "a,b", "x-warren-origin-user-id": "producer",
 			}),
 		},
@@ -78,7 +78,8 @@ func TestCopyHeaders(t *testing.T) {
 				"x-warren-origin-routing-key": "order.placed", "x-warren-origin-queue": "orders",
 			}},
 			want: stamped(amqp.Table{
-				"x-warren-redrive-count": int64(2), "x-warren-origin-reason": "Expired", "x-warren-origin-exchange": "shop",
+				"x-original-exchange": "shop", "x-original-routing-key": "order.placed", "x-warren-redrive-count": int64(2),
+				"x-warren-origin-reason": "Expired", "x-warren-origin-exchange": "shop",
 				"x-warren-origin-routing-key": "order.placed", "x-warren-origin-queue": "orders",
 			}),
 		},
