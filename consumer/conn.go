@@ -62,7 +62,8 @@ type connSettings struct {
 func WithName(name string) ConnOption { return func(s *connSettings) { s.name = name } }
 
 // WithDefaultPrefetch sets the prefetch of consumers without WithPrefetch, for example from a setting that is common to many queues.
-// It is raised to the concurrency of the consumer. The default, also for 0, is that of WithPrefetch.
+// It is raised to the concurrency of the consumer, and does not apply under the strategy Requeue or to a single active consumer. The
+// default, also for 0, is that of WithPrefetch.
 func WithDefaultPrefetch(n int) ConnOption { return func(s *connSettings) { s.prefetch = n } }
 
 // WithTLS sets the TLS configuration for URIs that begin with amqps. The default is made from the parameters of the URI, with the

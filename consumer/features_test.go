@@ -280,18 +280,23 @@ func TestALimiterGetsItsPermissionBackAfterTheSettlement(t *testing.T) {
 func TestWithDefaultPrefetch(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
-		options []consumer.Option
-		want    int
+		options  []consumer.Option
+		strategy contract.Strategy
+		want     int
 	}{
-		"is that of a consumer without one": {[]consumer.Option{consumer.WithConcurrency(2)}, 7},
-		"is less than that of the consumer": {[]consumer.Option{consumer.WithConcurrency(2), consumer.WithPrefetch(3)}, 3},
-		"is raised to the concurrency":      {[]consumer.Option{consumer.WithConcurrency(9)}, 9},
+		"is that of a consumer without one": {[]consumer.Option{consumer.WithConcurrency(2)}, contract.StrategyPublish, 7},
+		"is less than that of the consumer": {[]consumer.Option{consumer.WithConcurrency(2), consumer.WithPrefetch(3)}, contract.StrategyPublish, 3},
+		"is raised to the concurrency":      {[]consumer.Option{consumer.WithConcurrency(9)}, contract.StrategyPublish, 9},
+		"does not apply under Requeue":      {[]consumer.Option{consumer.WithConcurrency(2)}, contract.StrategyRequeue, 2},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
 				release := make(chan struct{})
 				current := contract.Default("orders")
+				if current.Strategy = test.strategy; test.strategy == contract.StrategyRequeue {
+					current.Tiers = nil
+				}
 				b := memory.New(current)
 				defer b.Close()
 				made, err := consumer.New(consumer.NewConn(nil, withTransport(b), consumer.WithDefaultPrefetch(7)), current,

@@ -1,6 +1,7 @@
 package consumer
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -146,11 +147,8 @@ func settingsOf(options []Option, current contract.Contract) (*settings, error) 
 			s.concurrency = 1
 		}
 	}
-	if s.prefetch == 0 && s.connPrefetch > 0 {
-		s.prefetch = max(s.connPrefetch, s.atOnce())
-	}
 	if s.prefetch == 0 {
-		s.prefetch = 2 * s.atOnce()
+		s.prefetch = max(cmp.Or(s.connPrefetch, 2*s.atOnce()), s.atOnce())
 		if current.Strategy == contract.StrategyRequeue || current.SingleActiveConsumer {
 			s.prefetch = s.atOnce()
 		}
