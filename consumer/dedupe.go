@@ -18,7 +18,7 @@ type Store interface {
 }
 
 // Dedupe is middleware that acks a message without handling it if the store has its key. A message with the key "" is always
-// handled.
+// handled. Use a store for each queue, because an exchange can route messages with the same message-id to several queues.
 func Dedupe(store Store, key func(*Delivery) string) Middleware {
 	return func(next HandleFunc) HandleFunc {
 		return func(ctx context.Context, d *Delivery) error {

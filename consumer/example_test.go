@@ -120,7 +120,8 @@ func ExampleNew_inbox() {
 			return err
 		}
 		defer func() { _ = tx.Rollback() }() // does nothing after Commit
-		inserted, err := tx.ExecContext(ctx, `INSERT INTO inbox (message_id) VALUES ($1) ON CONFLICT DO NOTHING`, m.ID())
+		inserted, err := tx.ExecContext(ctx,
+			`INSERT INTO inbox (queue, message_id) VALUES ($1, $2) ON CONFLICT DO NOTHING`, m.Queue(), m.ID())
 		if err != nil {
 			return err
 		}
@@ -268,7 +269,7 @@ func ExampleConn_Publish() {
 	conn := consumer.NewConn(consumer.URI(os.Getenv("AMQP_URL")))
 	var handle consumer.Handler[Order] = func(ctx context.Context, m *consumer.Message[Order]) error {
 		return conn.Publish(ctx, "shop", "order.shipped", consumer.Publishing{
-			MessageId: m.ID() + " shipped", Headers: m.ForwardHeaders(), Body: m.Raw.Body,
+			MessageId: fmt.Sprintf("order %d shipped", m.Body.Number), Headers: m.ForwardHeaders(), Body: m.Raw.Body,
 		})
 	}
 	_ = handle

@@ -32,6 +32,7 @@ folder=$(mktemp -d) # on a disk, so that fsync takes as long as in production
 as=()
 if [[ $(id -u) == 0 ]]; then # PostgreSQL refuses to run as root
   chown 65534:65534 "$folder"
+  chmod o+x "$(dirname "$folder")" # the temporary directory of a run is private
   as=(setpriv --reuid=65534 --regid=65534 --clear-groups)
 fi
 end() {

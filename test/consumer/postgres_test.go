@@ -19,6 +19,8 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"github.com/warren-mq/warren/consumer"
+	"github.com/warren-mq/warren/consumer/consumertest"
+	"github.com/warren-mq/warren/consumer/contract"
 	"github.com/warren-mq/warren/test/brokers"
 	"github.com/warren-mq/warren/test/deadline"
 	"github.com/warren-mq/warren/test/netfault"
@@ -52,7 +54,7 @@ func database(tb testing.TB) *sql.DB {
 	db := open(address + " search_path=" + schema)
 	db.SetMaxIdleConns(20)
 	if _, err := db.Exec(`
-		CREATE TABLE inbox (message_id text PRIMARY KEY, handled timestamptz NOT NULL DEFAULT now());
+		CREATE TABLE inbox (queue text, message_id text, handled timestamptz NOT NULL DEFAULT now(), PRIMARY KEY (queue, message_id));
 		CREATE TABLE orders (number bigint NOT NULL, customer text NOT NULL)`); err != nil {
 		tb.Fatal(err)
 	}
@@ -156,7 +158,8 @@ func insertOnce(ctx context.Context, db *sql.DB, m *consumer.Message[row]) error
 		return err
 	}
 	defer func() { _ = tx.Rollback() }() // does nothing after Commit
-	inserted, err := tx.ExecContext(ctx, `INSERT INTO inbox (message_id) VALUES ($1) ON CONFLICT DO NOTHING`, m.ID())
+	inserted, err := tx.ExecContext(ctx,
+		`INSERT INTO inbox (queue, message_id) VALUES ($1, $2) ON CONFLICT DO NOTHING`, m.Queue(), m.ID())
 	if err != nil {
 		return err
 	}
@@ -198,6 +201,21 @@ func TestAnInboxHandlesEachMessageOnce(t *testing.T) {
 	g.Expect(count(`SELECT count(DISTINCT number) FROM orders`)()).To(Equal(messages))
 	g.Expect(count(`SELECT count(*) FROM orders`)()).To(Equal(messages))
 	t.Logf("%d messages, %d calls of the handler", messages, calls.Load())
+}
+
+// An exchange can route a message to several queues. The inbox of their consumers is one table, and each consumer handles the message once.
+func TestAnInboxOfSeveralQueues(t *testing.T) {
+	t.Parallel()
+	db, g := database(t), NewWithT(t)
+	for _, queue := range []string{"orders", "mails"} {
+		m := consumertest.Message(contract.Default(queue), row{Number: 7}, consumertest.ModifyDelivery(func(raw *amqp.Delivery) { raw.MessageId = "7" }))
+		for range 2 { // delivered again
+			g.Expect(insertOnce(t.Context(), db, m)).To(Succeed())
+		}
+	}
+	rows := 0
+	g.Expect(db.QueryRow(`SELECT count(*) FROM orders`).Scan(&rows)).To(Succeed())
+	g.Expect(rows).To(Equal(2))
 }
 
 // A row that PostgreSQL refuses fails the whole batch. Then the handler inserts one by one, and only the message of that row fails.
