@@ -11,6 +11,9 @@ export interface Message<T> {
   body: T;
   attempt: number;
   maxAttempts: number;
+  /** Where the producer published the message. After a retry, the exchange and the routing key of raw are others. */
+  originalExchange: string;
+  originalRoutingKey: string;
   raw: ConsumeMessage;
 }
 
@@ -278,7 +281,7 @@ export class Consumer<T> {
   }
 
   private async handle(session: Session, message: ConsumeMessage, delivery: Delivery, time: number): Promise<Outcome> {
-    const { attempt, crashes = 0 } = read(session.contract, delivery);
+    const { crashes = 0, ...progress } = read(session.contract, delivery);
     const failure = { time: new Date().toISOString().replace(/\.\d+/, ""), client: `consumer@${hostname()}` };
     if (crashes >= crashLimit) {
       return { result: "crashed", ...failure, text: `${crashes} deliveries ended without a result` };
@@ -291,7 +294,7 @@ export class Consumer<T> {
     }
     const limit = limited(time, "handle a message", session.over);
     try {
-      await this.options.handle({ body, attempt, maxAttempts: session.contract.maxAttempts, raw: message }, limit.signal);
+      await this.options.handle({ body, ...progress, maxAttempts: session.contract.maxAttempts, raw: message }, limit.signal);
       return { result: "succeeded" };
     } catch (cause) {
       return { ...outcomeOf(cause, limit.signal), ...failure, text: cause instanceof Error ? cause.message : String(cause) };
