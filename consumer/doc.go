@@ -17,7 +17,7 @@
 // copies are confirmed, within the drain timeout. After a crash or a lost connection, the messages that were unacked are handled
 // again. If the connection was lost before a copy's confirm arrived, there may be two copies of the failed message. Both have the
 // same header x-copy-id if only the publishing connection was lost. The order of messages is kept only with a single active
-// consumer, a concurrency and a prefetch of 1, the strategy Requeue or None, and without pauses.
+// consumer, a concurrency and a prefetch of 1, the strategy None or Requeue without a redelivery delay, and without pauses.
 //
 // # Implementation
 //
