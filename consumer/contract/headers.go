@@ -129,7 +129,7 @@ func Deferrals(headers map[string]any) int { return count(headers[HeaderDeferCou
 func ForwardHeaders(headers map[string]any) map[string]any {
 	forwarded := CopyHeaders(headers)
 	for _, name := range []string{
-		HeaderRetryCount, HeaderOriginalExchange, HeaderOriginalRoutingKey, HeaderCopyID, HeaderDeferCount, HeaderRedriveCount,
+		HeaderRetryCount, HeaderOriginalExchange, HeaderOriginalRoutingKey, HeaderCopyID, HeaderDeferCount,
 	} {
 		delete(forwarded, name)
 	}

@@ -17,11 +17,23 @@ import (
 	"github.com/warren-mq/warren/internal/vhost"
 )
 
+// shopBinding is the binding of the main queue in newBoundWorld.
+var shopBinding = vhost.Binding{Source: "shop", Destination: "orders", RoutingKey: "a"}
+
+// newBoundWorld returns a world with a ConsumerQueue in sync, whose main queue is bound to an exchange of another client.
+func newBoundWorld(t *testing.T) *world {
+	t.Helper()
+	w := newWorld(t, controllertest.ConsumerQueue(t, `{bindings: [{exchange: {name: shop}, routingKeys: [a]}]}`))
+	w.broker.Change(func(s *snapshot.Snapshot) { s.PutExchange("shop", vhost.Exchange{Type: "topic", Durable: true}) })
+	_, err := w.reconcile()
+	topologytest.Equal(t, "error", nil, err)
+	return w
+}
+
 // A refused write is retried once after a refresh, which shows changes of other clients. Only the second refusal is reported.
 // The worker does not wait for the refresh. A lost connection is reported immediately.
 func TestRefusedWrites(t *testing.T) {
 	t.Parallel()
-	bound := vhost.ID{Kind: vhost.KindBinding, Source: "shop", Destination: "orders", RoutingKey: "a"}
 	for name, test := range map[string]struct {
 		interfere func(*snapshot.Snapshot)
 		fails     error
@@ -54,16 +66,10 @@ func TestRefusedWrites(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			w := newWorld(t, controllertest.ConsumerQueue(t, `{bindings: [{exchange: {name: shop}, routingKeys: [a]}]}`))
-			w.broker.Change(func(s *snapshot.Snapshot) { s.PutExchange("shop", vhost.Exchange{Type: "topic", Durable: true}) })
-			if _, err := w.reconcile(); err != nil {
-				t.Fatal(err)
-			}
+			w := newBoundWorld(t)
 			before := w.broker.Refreshes()
-			w.broker.Change(func(s *snapshot.Snapshot) {
-				s.DropBinding(vhost.Binding{Source: "shop", Destination: "orders", RoutingKey: "a"})
-			})
-			w.broker.Fail(bound, test.fails)
+			w.broker.Change(func(s *snapshot.Snapshot) { s.DropBinding(shopBinding) })
+			w.broker.Fail(shopBinding.ID(), test.fails)
 			w.broker.Interfere(test.interfere)
 			occurred, err := w.reconcile()
 			topologytest.Equal(t, "error", true, errors.Is(err, test.err))
@@ -80,13 +86,9 @@ func TestRefusedWrites(t *testing.T) {
 // declares both. It does not wait for the refresh that the refusal requested, which may come much later.
 func TestAnEventAfterARefusedWrite(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, controllertest.ConsumerQueue(t, `{bindings: [{exchange: {name: shop}, routingKeys: [a]}]}`))
-	w.broker.Change(func(s *snapshot.Snapshot) { s.PutExchange("shop", vhost.Exchange{Type: "topic", Durable: true}) })
-	_, err := w.reconcile()
-	topologytest.Equal(t, "error", nil, err)
-	binding := vhost.Binding{Source: "shop", Destination: "orders", RoutingKey: "a"}
-	w.broker.Change(func(s *snapshot.Snapshot) { s.DropBinding(binding) })
-	w.broker.Fail(binding.ID(), brokererr.ErrNotFound)
+	w := newBoundWorld(t)
+	w.broker.Change(func(s *snapshot.Snapshot) { s.DropBinding(shopBinding) })
+	w.broker.Fail(shopBinding.ID(), brokererr.ErrNotFound)
 	before := w.broker.Refreshes()
 	w.reconciler.index.Update(w.cached())
 	refused, err := w.reconciler.Reconcile(t.Context(), ctrl.Request{NamespacedName: controllertest.Orders})
@@ -97,7 +99,7 @@ func TestAnEventAfterARefusedWrite(t *testing.T) {
 	old := time.Now().Add(-time.Hour)
 	w.broker.SetHealth(func(health *rabbit.Health) { health.SyncedAt, health.CurrentAt = old, old }) // no refresh since
 	w.broker.Change(func(s *snapshot.Snapshot) { s.DropQueue("orders") })
-	w.broker.Fail(binding.ID(), nil)
+	w.broker.Fail(shopBinding.ID(), nil)
 	_, err = w.reconcile()
 	topologytest.Equal(t, "error", nil, err)
 	topologytest.Equal(t, "reason", "InSync", conditions.Ready(w.get().Status.Conditions).Reason)
@@ -106,14 +108,11 @@ func TestAnEventAfterARefusedWrite(t *testing.T) {
 // The first attempt declares the queue, and the second one is only about its binding. The second refusal of the binding is reported.
 func TestARefusedWriteBesideASuccessfulOne(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, controllertest.ConsumerQueue(t, `{bindings: [{exchange: {name: shop}, routingKeys: [a]}]}`))
-	w.broker.Change(func(s *snapshot.Snapshot) { s.PutExchange("shop", vhost.Exchange{Type: "topic", Durable: true}) })
-	_, err := w.reconcile()
-	topologytest.Equal(t, "error", nil, err)
+	w := newBoundWorld(t)
 	before := w.broker.Refreshes()
 	w.broker.Change(func(s *snapshot.Snapshot) { s.DropQueue("orders") })
-	w.broker.Fail(vhost.Binding{Source: "shop", Destination: "orders", RoutingKey: "a"}.ID(), brokererr.ErrAccessRefused)
-	_, err = w.reconcile()
+	w.broker.Fail(shopBinding.ID(), brokererr.ErrAccessRefused)
+	_, err := w.reconcile()
 	topologytest.Equal(t, "error", nil, err)
 	topologytest.Equal(t, "reason", "PermissionDenied", conditions.Ready(w.get().Status.Conditions).Reason)
 	topologytest.Equal(t, "refreshes", 1, w.broker.Refreshes()-before)
