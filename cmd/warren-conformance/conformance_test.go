@@ -36,7 +36,9 @@ func TestMain(m *testing.M) {
 }
 
 // patient has the default limits, extended for a busy machine.
-var patient = limits{event: deadline.For(defaults.event), anyEvent: deadline.For(defaults.anyEvent), end: deadline.For(defaults.end)}
+var patient = limits{
+	start: defaults.start, event: deadline.For(defaults.event), anyEvent: deadline.For(defaults.anyEvent), end: deadline.For(defaults.end),
+}
 
 // The pitfalls that -short tries: one of counting, copying, connecting and ending.
 const quick = "wrong-attempts,acks-unconfirmed,no-reconnect,drain-repeats"
@@ -79,6 +81,18 @@ func TestAProgramWithoutFaultsPasses(t *testing.T) {
 	t.Parallel()
 	deadline.InTestAll(t)
 	passes(t, string(noFault), contract.StrategyPublish, "", nil)
+}
+
+// The limits of a trial begin when the program consumes.
+func TestAProgramMayStartSlowly(t *testing.T) {
+	t.Parallel()
+	deadline.InTestAll(t)
+	waits := patient
+	waits.event, waits.anyEvent = 15*time.Second, 15*time.Second
+	results, report := conformance(t, string(startsSlowly), contract.StrategyPublish, "retries-permanent", waits, nil)
+	if results[0].failed() || results[0].err != nil {
+		t.Error(report)
+	}
 }
 
 func passes(t *testing.T, name string, strategy contract.Strategy, pitfalls string, private *brokers.Private) {
@@ -153,7 +167,7 @@ func TestFaultsAreFound(t *testing.T) {
 		trustsForeignCounts:    {pitfall: "forged-counts"},
 		exitsAtStart:           {pitfall: "hot-reconnect"},
 		connectsWithoutTimeout: {pitfall: "hangs-on-connect"},
-		returnsToOldest:        {pitfall: "loses-returned", lost: 1, mistake: "returned none of them"},
+		returnsToOldest:        {pitfall: "loses-returned", lost: 1},
 		acksOnSignal:           {pitfall: "acks-unconfirmed", lost: 1},
 		keepsCopyChannels:      {pitfall: "leaks-channels"},
 		connectsForEachCopy:    {pitfall: "leaks-channels"},
@@ -169,6 +183,22 @@ func TestFaultsAreFound(t *testing.T) {
 		pausesUntilRemoved:     {pitfall: "ignores-pause", mistake: "still in the contract"},
 		ignoresSettings:        {pitfall: "breaks-order"},
 		polls:                  {pitfall: "second-consumer"},
+		copiesLost:             {pitfall: "no-reconnect,stale-acks", mistake: "although no handler failed"},
+		acksNoRetried:          {pitfall: "wrong-attempts", mistake: "did not settle"},
+		readsNextConfirm:       {pitfall: "loses-refused", lost: 1},
+		returnsByMessageID:     {pitfall: "loses-returned", mistake: "accepted the first one"},
+		retriesAllProperties:   {pitfall: "copies-too-much"},
+		retriesRefused:         {pitfall: "loses-refused", lost: 1},
+		retriesWithNewIDs:      {pitfall: "new-copy-ids", mistake: "was copied with"},
+		acksThirds:             {pitfall: "blocks-on-hang", lost: 1},
+		rotatesTiers:           {pitfall: "no-delay"},
+		consumesLater:          {pitfall: "second-consumer"},
+		twiceTheHandlers:       {pitfall: "unbounded-prefetch"},
+		acksAtStart:            {pitfall: "acks-first", lost: 1},
+		forgetsPause:           {pitfall: "ignores-pause", mistake: "during a pause"},
+		countsReturns:          {pitfall: "no-crash-guard", mistake: "is a dead letter instead of handled"},
+		guardsEarly:            {pitfall: "no-crash-guard", mistake: "is a dead letter instead of handled"},
+		cancelsFirst:           {pitfall: "breaks-order", mistake: "began"},
 	} {
 		t.Run(string(fault), func(t *testing.T) {
 			t.Parallel()
@@ -183,7 +213,7 @@ func TestFaultsAreFound(t *testing.T) {
 func fails(t *testing.T, fault fault, strategy contract.Strategy, pitfalls, mistake string, lost int, private *brokers.Private) {
 	t.Helper()
 	waits := patient
-	waits.event = 15 * time.Second // most faults prevent the event, so a trial waits that long
+	waits.start, waits.event = 15*time.Second, 15*time.Second // most faults prevent one of these events, so a trial waits that long
 	results, report := conformance(t, string(fault), strategy, pitfalls, waits, private)
 	t.Log(report)
 	for _, r := range results {
@@ -237,6 +267,8 @@ func TestExitCodes(t *testing.T) {
 		"a program that does not start": {"-only leaks-channels", []string{"--", "/does/not/exist"}, exitBroken},
 		"no program":                    {"-only leaks-channels", nil, exitBroken},
 		"an unknown flag":               {"-hope", command(string(noFault)), exitBroken},
+		"a skipped pitfall":             {"-only leaks-channels,ignores-pause", command(string(noFault)), exitBroken},
+		"only a skipped pitfall":        {"-only ignores-pause", command(string(noFault)), exitBroken},
 		"an unknown pitfall":            {"-only hope", command(string(noFault)), exitBroken},
 		"a list":                        {"-list", nil, 0},
 		"help":                          {"-help", nil, 0},

@@ -13,7 +13,6 @@ import (
 
 	"github.com/warren-mq/warren/consumer/contract"
 	"github.com/warren-mq/warren/test/amqpmethod"
-	"github.com/warren-mq/warren/test/brokers"
 	"github.com/warren-mq/warren/test/netfault"
 )
 
@@ -21,7 +20,7 @@ func changesCopies(t *trial) {
 	const binary = "\xff\x00\xfe\x80" // neither an instruction nor text in UTF-8
 	properties := amqp.Publishing{
 		ContentType: "application/x-job", ContentEncoding: "utf-8", CorrelationId: "correlation", ReplyTo: "replies", Type: "job",
-		AppId: "shop", Priority: 3, Timestamp: time.Unix(1_700_000_000, 0),
+		AppId: "shop", Priority: 3, MessageId: "message", Timestamp: time.Unix(1_700_000_000, 0),
 		Headers: amqp.Table{
 			"trace": "7", "flag": true, "price": 2.5,
 			"nested": amqp.Table{"list": []any{int32(1), "two", amqp.Table{"deep": true}}},
@@ -37,6 +36,25 @@ func changesCopies(t *trial) {
 	t.expectCopy(undecodable, binary, properties, contract.KindUndecodable, 0)
 }
 
+// mirror is a queue that receives each copy for a delay tier, too.
+const mirror = "mirror"
+
+func (t *trial) mirrorRetries() {
+	t.vhost.DeclareQueue(mirror, map[string]any{"x-queue-type": "quorum"})
+	for _, tier := range t.contract.Tiers {
+		if t.contract.Strategy == contract.StrategyPublish {
+			t.vhost.Bind(tier.Exchange, mirror, tier.RoutingKey, nil)
+		}
+	}
+}
+
+// readRetries removes and records the messages of the mirror.
+func (t *trial) readRetries() {
+	for _, retry := range t.take(mirror) {
+		t.retries[idOf(retry)] = append(t.retries[idOf(retry)], retry)
+	}
+}
+
 // expectCopy compares a dead letter with the message that was sent.
 func (t *trial) expectCopy(id, verb string, sent amqp.Publishing, kind contract.FailureKind, attempts int) {
 	if len(t.deadLetters[id]) == 0 {
@@ -46,7 +64,7 @@ func (t *trial) expectCopy(id, verb string, sent amqp.Publishing, kind contract.
 	want := map[string]any{
 		"body": strconv.Quote(verb + " " + id), "content-type": sent.ContentType, "content-encoding": sent.ContentEncoding,
 		"correlation-id": sent.CorrelationId, "reply-to": sent.ReplyTo, "type": sent.Type, "app-id": sent.AppId, "priority": sent.Priority,
-		"timestamp": sent.Timestamp.Unix(), "message-id": "message-" + id, "delivery-mode": amqp.Persistent,
+		"timestamp": sent.Timestamp.Unix(), "message-id": sent.MessageId, "delivery-mode": amqp.Persistent,
 	}
 	for name, value := range sent.Headers {
 		want["header "+name] = value
@@ -95,9 +113,13 @@ func copiesTooMuch(t *trial) {
 			t.vhost.Bind(route.Exchange, audit, audit, nil)
 		}
 	}
-	t.sendMessage("permanent", true, amqp.Publishing{Headers: amqp.Table{"CC": []any{audit}}})
-	expiring := t.sendMessage("permanent", true, amqp.Publishing{Expiration: "600000"})
-	t.sendMessage("permanent", true, amqp.Publishing{UserId: t.vhost.Broker.Username})
+	t.mirrorRetries()
+	cases := t.copyCases()
+	for _, each := range cases {
+		each.send(t, amqp.Publishing{Headers: amqp.Table{"CC": []any{audit}}})
+		each.send(t, amqp.Publishing{Expiration: "600000"})
+		each.send(t, amqp.Publishing{UserId: t.vhost.Broker.Username})
+	}
 	t.sendFatal(never) // the broker adds x-death if the message waits in a tier
 	elsewhere := amqp.Publishing{Timestamp: time.Unix(1_700_000_000, 0), Headers: amqp.Table{
 		contract.HeaderFailureQueue: "other", contract.HeaderFailureKind: "timeout", contract.HeaderFailureMessage: "failed in other",
@@ -106,107 +128,136 @@ func copiesTooMuch(t *trial) {
 	failedElsewhere := t.sendMessage("permanent", true, elsewhere)
 	t.start()
 	t.settle()
+	t.readRetries()
 	t.expectCopy(failedElsewhere, "permanent", elsewhere, contract.KindPermanent, 1)
-	t.expectNoRouting()
-	if count := len(t.take(audit)); count != 1 {
-		t.addMistake("queue audit, which is named in a CC header, has %d messages instead of 1", count)
-	}
-	for _, deadLetter := range t.deadLetters[expiring] {
-		if left := deadLetter.Expiration; left != "" {
-			t.addMistake("dead letter %s still expires, after %s ms", expiring, left)
-		}
+	t.expectNoRouting(t.deadLetters)
+	t.expectNoRouting(t.retries)
+	if count := len(t.take(audit)); count != len(cases) {
+		t.addMistake("queue audit, which is named in the CC headers of %d messages, has %d", len(cases), count)
 	}
 }
 
 // notCopied matches the headers that no copy has.
 var notCopied = regexp.MustCompile("^(CC|BCC|x-death|x-(first|last)-death-.*|x-delivery-count|x-acquired-count)$")
 
-// expectNoRouting adds a mistake for each header of a dead letter that routes or counts.
-func (t *trial) expectNoRouting() {
-	for _, id := range slices.Sorted(maps.Keys(t.deadLetters)) {
-		for _, deadLetter := range t.deadLetters[id] {
-			for name := range deadLetter.Headers {
+// expectNoRouting adds a mistake for each property or header of a copy that routes, counts or expires.
+func (t *trial) expectNoRouting(copies map[string][]amqp.Delivery) {
+	for _, id := range slices.Sorted(maps.Keys(copies)) {
+		for _, copied := range copies[id] {
+			for name := range copied.Headers {
 				if notCopied.MatchString(name) {
-					t.addMistake("dead letter %s has the header %s", id, name)
+					t.addMistake("a copy of message %s has the header %s", id, name)
 				}
+			}
+			if copied.Expiration != "" {
+				t.addMistake("a copy of message %s still expires, after %s ms", id, copied.Expiration)
 			}
 		}
 	}
 }
 
-// copyTarget returns the queue for the copy of a failed message, and a function that sends such a message.
-func (t *trial) copyTarget() (queue string, send func() string) {
+// copyCase is a reason for a copy. Programs often have different code for each of them.
+type copyCase struct {
+	verb  string // of the message
+	queue string // of the copy
+}
+
+// copyCases returns the reasons for which the program publishes copies.
+func (t *trial) copyCases() []copyCase {
+	cases := []copyCase{{"permanent", t.contract.DeadLetterQueue}}
 	if t.contract.Strategy == contract.StrategyPublish {
-		return t.tierQueue(t.contract.Tiers[0]), func() string { return t.send("fail:1") }
+		cases = append(cases, copyCase{"fail:1", t.tierQueue(t.contract.Tiers[0])})
 	}
-	return t.contract.DeadLetterQueue, func() string { return t.sendFatal("permanent") }
+	return cases
+}
+
+// send publishes a message of which the program must publish a copy, and returns its ID.
+func (c copyCase) send(t *trial, properties amqp.Publishing) string {
+	return t.sendMessage(c.verb, c.queue == t.contract.DeadLetterQueue, properties)
+}
+
+// sendCopied publishes a message for each reason for a copy, and returns their IDs.
+func (t *trial) sendCopied() (ids []string) {
+	for _, each := range t.copyCases() {
+		ids = append(ids, each.send(t, amqp.Publishing{}))
+	}
+	return ids
 }
 
 func losesReturned(t *trial) {
-	queue, send := t.copyTarget()
+	t.refuseCopies("while the queue for its copy did not exist", t.vhost.DeleteQueue)
+}
+
+func losesRefused(t *trial) {
+	t.refuseCopies("while the queue for its copy was full", t.fill)
+}
+
+// fill replaces a queue by one that is full.
+func (t *trial) fill(queue string) {
 	t.vhost.DeleteQueue(queue)
-	ids := []string{send()}
-	if queue != t.contract.DeadLetterQueue {
-		t.vhost.DeleteQueue(t.contract.DeadLetterQueue)
-		ids = append(ids, t.sendFatal("permanent"))
-	}
-	t.expectNoLoop("while the queue for its copy did not exist", ids...)
-	t.declare()
-	t.settle()
-	if queue != t.contract.DeadLetterQueue {
-		t.returnSome(queue)
+	t.vhost.DeclareQueue(queue, map[string]any{"x-queue-type": "quorum", "x-max-length": 0, "x-overflow": "reject-publish"})
+	t.vhost.Publish("", queue, "filler") // a queue is full only while a message is in it
+	for _, binding := range t.desired.Bindings {
+		if binding.Destination == queue {
+			t.vhost.Bind(binding.Source, binding.Destination, binding.RoutingKey, binding.Arguments)
+		}
 	}
 }
 
-// returnSome makes the broker return some of the copies that the program has published. A program that publishes several copies at the
-// same time must match each return to its copy. The proxy retains the copies until all of them are published, so that the broker returns
-// the later ones before it has confirmed the earlier ones, which it must write to disk.
-func (t *trial) returnSome(queue string) {
-	const together = 2
+// refuseCopies makes the broker refuse all copies, and then some of them. obstruct replaces a queue by one that takes no message.
+func (t *trial) refuseCopies(when string, obstruct func(queue string)) {
+	cases := t.copyCases()
+	for _, each := range cases {
+		obstruct(each.queue)
+	}
+	t.expectNoLoop(when, t.sendCopied()...)
+	for _, each := range cases {
+		t.vhost.DeleteQueue(each.queue)
+	}
+	t.declare()
+	t.settle()
+	if t.contract.Strategy == contract.StrategyPublish {
+		t.refuseSome(t.tierQueue(t.contract.Tiers[0]), obstruct)
+	}
+}
+
+// refuseSome makes the broker refuse some of the copies that the program has published. A program that publishes several copies at the
+// same time must match each return and each confirm to its copy. The broker refuses the first copy. From then on the proxy retains the
+// copies until all of them are published: one to refuse, two to accept, and one to refuse. RabbitMQ 4.3 confirms the accepted ones either
+// before both others or after them, so the order of the confirms is never that of the copies.
+func (t *trial) refuseSome(queue string, obstruct func(queue string)) {
 	t.stop()
-	t.vhost.DeleteQueue(queue)
-	published := atomic.Int64{}
+	obstruct(queue)
+	refused, held := atomic.Bool{}, atomic.Int64{}
 	proxy := t.intercept(func(f netfault.Frame) netfault.Verdict {
-		if f.FromBroker || f.Method != amqpmethod.BasicPublish {
-			return netfault.Pass
+		switch {
+		case f.FromBroker && (f.Method == amqpmethod.BasicReturn || f.Method == amqpmethod.BasicNack):
+			refused.Store(true)
+		case f.Method == amqpmethod.BasicPublish && refused.Load():
+			held.Add(1)
+			return netfault.Hold
 		}
-		published.Add(1)
-		return netfault.Hold
+		return netfault.Pass
 	})
-	accepted := []string{t.sendFatal("permanent"), t.sendFatal("permanent")}
+	t.send("fail:1")
 	t.start()
-	t.until(t.anyEvent, func() bool { return published.Load() > 0 })
+	t.until(t.anyEvent, func() bool { return held.Load() > 0 })
 	// A program that publishes its copies one by one must not wait for long.
 	const wait = time.Second
-	t.until(wait, func() bool { return published.Load() >= together })
-	t.sendAll(together, "fail:1")
-	t.until(wait, func() bool { return published.Load() >= 2*together })
+	accepted := []string{t.sendFatal("permanent"), t.sendFatal("permanent")}
+	t.until(wait, func() bool { return held.Load() > 2 })
+	t.send("fail:1")
+	t.until(wait, func() bool { return held.Load() > 3 })
 	proxy.Release()
 	t.pause(wait)
+	t.vhost.DeleteQueue(queue)
 	t.declare()
 	t.settle()
 	for _, id := range accepted {
 		if copies := len(t.deadLetters[id]); copies > 1 {
-			t.addMistake("the program published %d copies of message %s, although the broker returned none of them", copies, id)
+			t.addMistake("the program published %d copies of message %s, although the broker accepted the first one", copies, id)
 		}
 	}
-}
-
-func losesRefused(t *trial) {
-	// A queue is full only while a message is in it.
-	t.vhost.Publish("", t.contract.DeadLetterQueue, "filler", "filler")
-	full := brokers.Policy{
-		Pattern: "^" + t.contract.DeadLetterQueue + "$", ApplyTo: "queues",
-		Definition: map[string]any{"max-length": 0, "overflow": "reject-publish"},
-	}
-	t.vhost.SetPolicy("full", full)
-	t.pause(time.Second) // the policy reaches the queue asynchronously
-	id := t.sendFatal("permanent")
-	t.expectNoLoop("while the dead-letter queue was full", id)
-	// The policy is not deleted: publishers can stay refused if it is deleted while the queue refuses messages.
-	full.Definition["max-length"] = 1_000_000
-	t.vhost.SetPolicy("full", full)
-	t.settle()
 }
 
 // acksUnconfirmed ends the program while a copy waits for its confirm. First it kills the program, then it sends SIGTERM.
@@ -221,10 +272,9 @@ func acksUnconfirmed(t *trial) {
 	t.settle()
 }
 
-// holdCopy starts the program with a message that fails. The copy of the message does not reach the broker.
+// holdCopy starts the program with messages that fail. Their copies do not reach the broker.
 func (t *trial) holdCopy() {
-	_, send := t.copyTarget()
-	send()
+	t.sendCopied()
 	published := atomic.Bool{}
 	t.intercept(func(f netfault.Frame) netfault.Verdict {
 		if f.Method != amqpmethod.BasicPublish {
@@ -235,7 +285,7 @@ func (t *trial) holdCopy() {
 	})
 	t.start()
 	if !t.until(t.anyEvent, published.Load) {
-		t.addMistake("the program published no copy of the failed message")
+		t.addMistake("the program published no copy of a failed message")
 	}
 	t.pause(2 * time.Second)
 }
@@ -260,10 +310,9 @@ func oldContract(t *trial) {
 }
 
 func forbiddenLoops(t *trial) {
-	_, send := t.copyTarget()
-	id := send()
+	ids := t.sendCopied()
 	t.forbid()
-	t.expectNoLoop("while the broker forbade its copy", id)
+	t.expectNoLoop("while the broker forbade its copy", ids...)
 	t.allow()
 	t.settle()
 }

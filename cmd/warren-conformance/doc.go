@@ -6,7 +6,7 @@
 // docs/consumer/any-language.md describes the protocol between this command and the program, and lists the pitfalls.
 //
 // Begin reading in pitfalls.go, the table of pitfalls. A trial (trial.go) has the virtual host, topology, proxy and program of
-// one pitfall. The functions of the table are in handling.go, copies.go, republishing.go, connections.go, pausing.go and ending.go.
-// run.go runs them, and report.go prints the results. This package must not import the consumer library, because it must not depend
-// on how a program works.
+// one pitfall, and evaluate.go counts its mistakes. The functions of the table are in handling.go, copies.go, republishing.go,
+// connections.go, pausing.go and ending.go. run.go runs them, and report.go prints the results. This package must not import the
+// consumer library, because it must not depend on how a program works.
 package main

@@ -43,7 +43,10 @@ func (p *rawProgram) copyOf(d amqp.Delivery, action contract.Action) amqp.Publis
 				message.Headers[name] = value
 			}
 		}
-	case copiesAll:
+	case copiesAll, retriesAllProperties:
+		if action.GivenUp && p.fault == retriesAllProperties {
+			break
+		}
 		message.Expiration, message.UserId = d.Expiration, d.UserId
 		for name, value := range d.Headers {
 			message.Headers[name] = cmp.Or[any](message.Headers[name], value)
@@ -62,6 +65,9 @@ func (p *rawProgram) routeOf(action contract.Action) contract.Route {
 		return tiers[0].Route
 	case p.fault == alwaysLastTier && !action.GivenUp:
 		return tiers[len(tiers)-1].Route
+	case p.fault == rotatesTiers && !action.GivenUp:
+		failed := int(action.Headers[contract.HeaderRetryCount].(int64))
+		return tiers[(failed-1)%len(tiers)].Route
 	}
 	return *action.Route
 }
@@ -72,12 +78,14 @@ func (p *rawProgram) isMandatory(action contract.Action) bool {
 
 // copier publishes copies on its own connection, one at a time.
 type copier struct {
-	mu         sync.Mutex
-	connection *amqp.Connection
-	channel    *amqp.Channel
-	returned   chan amqp.Return
-	blocked    atomic.Bool // the broker has an alarm
-	flights    []*flight   // of returnsToOldest
+	mu          sync.Mutex
+	connection  *amqp.Connection
+	channel     *amqp.Channel
+	returned    chan amqp.Return
+	blocked     atomic.Bool     // the broker has an alarm
+	flights     []*flight       // of returnsToOldest
+	returnedIDs map[string]bool // of returnsByMessageID
+	confirms    chan bool       // of readsNextConfirm
 }
 
 // flight is a copy whose confirm has not arrived.
@@ -85,7 +93,8 @@ type flight struct{ returned bool }
 
 // publish publishes a copy and reports whether the broker accepted it. After an error, the next try opens another connection.
 func (c *copier) publish(p *rawProgram, message amqp.Publishing, route contract.Route, mandatory bool) (accepted bool, err error) {
-	if p.fault == returnsToOldest {
+	switch p.fault {
+	case returnsToOldest, returnsByMessageID, readsNextConfirm:
 		return c.publishAtOnce(p, message, route)
 	}
 	c.mu.Lock()
@@ -134,11 +143,13 @@ func (c *copier) tryToPublish(p *rawProgram, message amqp.Publishing, route cont
 	case <-c.returned: // basic.return arrives before the confirm
 		return false, nil
 	default:
-		return confirm.Acked() || p.fault == ignoresNegative, nil
+		isRetry := route != *p.contract.Load().Park
+		return confirm.Acked() || p.fault == ignoresNegative || p.fault == retriesRefused && isRetry, nil
 	}
 }
 
-// publishAtOnce does not wait for the confirms of other copies. It takes a return for the oldest copy without a confirm.
+// publishAtOnce does not wait for the confirms of other copies. It takes a return for the oldest copy without a confirm, or for the
+// copies with the same message ID, or it takes the next confirm for its own.
 func (c *copier) publishAtOnce(p *rawProgram, message amqp.Publishing, route contract.Route) (accepted bool, err error) {
 	c.mu.Lock()
 	if c.channel == nil {
@@ -149,17 +160,31 @@ func (c *copier) publishAtOnce(p *rawProgram, message amqp.Publishing, route con
 	if err == nil {
 		confirm, err = c.channel.PublishWithDeferredConfirm(route.Exchange, route.RoutingKey, true, false, message)
 		c.flights = append(c.flights, mine)
+		delete(c.returnedIDs, message.MessageId)
 	}
 	c.mu.Unlock()
 	if err != nil {
 		return false, err
 	}
-	<-confirm.Done()
+	if p.fault == readsNextConfirm {
+		go func() { c.confirms <- confirm.Wait() }() // NotifyPublish would sort the confirms
+		mine.returned = !<-c.confirms
+	} else {
+		<-confirm.Done()
+	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for len(c.returned) > 0 {
-		<-c.returned
-		c.flights[0].returned = true
+		returned := <-c.returned
+		switch p.fault {
+		case returnsToOldest:
+			c.flights[0].returned = true
+		case returnsByMessageID:
+			c.returnedIDs[returned.MessageId] = true
+		}
+	}
+	if c.returnedIDs[message.MessageId] {
+		mine.returned = true
 	}
 	c.flights = slices.DeleteFunc(c.flights, func(each *flight) bool { return each == mine })
 	return !mine.returned, nil
@@ -187,7 +212,10 @@ func (c *copier) open(p *rawProgram) (err error) {
 	if err != nil {
 		return err
 	}
-	c.channel, c.returned = channel, channel.NotifyReturn(make(chan amqp.Return, 16))
+	c.channel, c.returned, c.returnedIDs = channel, channel.NotifyReturn(make(chan amqp.Return, 16)), map[string]bool{}
+	if p.fault == readsNextConfirm {
+		c.confirms = make(chan bool)
+	}
 	return channel.Confirm(false)
 }
 

@@ -93,6 +93,23 @@ const (
 	ignoresSettings        fault = "has four handlers instead of WARREN_CONCURRENCY"
 	polls                  fault = "polls with basic.get"
 	rejectsUnconfirmed     fault = "rejects a message whose copy was not confirmed"
+	copiesLost             fault = "copies a message whose connection was lost"
+	acksNoRetried          fault = "acknowledges no retried message"
+	readsNextConfirm       fault = "reads the next confirm for any copy"
+	returnsByMessageID     fault = "matches returns by message ID"
+	retriesAllProperties   fault = "retries with all headers and properties"
+	retriesRefused         fault = "ignores negative confirms of retries"
+	retriesWithNewIDs      fault = "gives each try of a retry another ID"
+	acksThirds             fault = "acknowledges every third message, with multiple"
+	rotatesTiers           fault = "copies to the first tier again after the last one"
+	consumesLater          fault = "adds a consumer a second after a reconnect"
+	twiceTheHandlers       fault = "has twice the handlers of WARREN_CONCURRENCY"
+	acksAtStart            fault = "acknowledges a message soon after its handler has begun"
+	forgetsPause           fault = "forgets the pause at a reconnect"
+	countsReturns          fault = "counts returns as crashes"
+	guardsEarly            fault = "guards after 5 crashes"
+	cancelsFirst           fault = "cancels before it finishes"
+	startsSlowly           fault = "starts after 20 s"
 )
 
 // without begins the names of faults that end with the header that the copies lack.
@@ -108,6 +125,7 @@ type rawProgram struct {
 	writing  sync.RWMutex // of blocksConnection: read-locked while a handler runs
 	handled  atomic.Int64 // of acksInBatches
 	paused   atomic.Bool  // a pause has begun
+	forgot   atomic.Bool  // of forgetsPause
 
 	mu      sync.Mutex
 	current *amqp.Channel    // of the newest session
@@ -117,6 +135,9 @@ type rawProgram struct {
 func (p *rawProgram) run() error {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
 	defer stop()
+	if p.fault == startsSlowly {
+		time.Sleep(20 * time.Second)
+	}
 	if err := p.load(); err != nil {
 		return err
 	}
@@ -127,12 +148,19 @@ func (p *rawProgram) run() error {
 	if p.fault == ignoresSettings {
 		handlers = 4
 	}
+	if p.fault == twiceTheHandlers {
+		handlers *= 2
+	}
 	p.slots = make(chan struct{}, handlers)
 	for connects := 1; ctx.Err() == nil; connects++ {
-		p.waitWhile(ctx, p.isPaused)
+		if p.fault == forgetsPause && connects > 1 {
+			p.waitConnected(ctx)
+		} else {
+			p.waitWhile(ctx, p.isPaused)
+		}
 		unpaused, end := context.WithCancel(ctx)
 		go func() {
-			p.waitWhile(unpaused, func() bool { return !p.isPaused() })
+			p.waitWhile(unpaused, func() bool { return !p.isPaused() || p.fault == forgetsPause && p.forgot.Load() })
 			end()
 		}()
 		err := p.consume(unpaused, connects)
@@ -203,6 +231,20 @@ func (p *rawProgram) waitWhile(ctx context.Context, condition func() bool) {
 	for ctx.Err() == nil && condition() {
 		time.Sleep(100 * time.Millisecond)
 	}
+}
+
+// waitConnected waits during a pause, at most until the connection is lost.
+func (p *rawProgram) waitConnected(ctx context.Context) {
+	if !p.isPaused() {
+		return
+	}
+	connection, err := p.dial()
+	if err != nil {
+		return
+	}
+	defer connection.Close()
+	p.waitWhile(ctx, func() bool { return p.isPaused() && !connection.IsClosed() })
+	p.forgot.Store(p.isPaused())
 }
 
 // session is one connection.
@@ -276,6 +318,9 @@ func (p *rawProgram) consume(ctx context.Context, connects int) error {
 	deliveries, err := s.consumes.Consume(p.contract.Load().Queue, "program", p.fault == acksBefore, false, false, false, arguments)
 	if err != nil {
 		return err
+	}
+	if p.fault == consumesLater && connects > 1 {
+		time.AfterFunc(time.Second, func() { _, _ = s.consumes.Consume(p.contract.Load().Queue, "later", false, false, false, false, nil) })
 	}
 	for extra := range connects - 1 {
 		if p.fault == twoConsumers {
@@ -352,6 +397,9 @@ func (s *session) drain() error {
 	if s.fault == closesImmediately {
 		return nil
 	}
+	if s.fault == cancelsFirst {
+		_ = s.consumes.Cancel("program", false)
+	}
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
@@ -365,6 +413,9 @@ func (s *session) drain() error {
 	case <-done:
 	case <-patience:
 	}
+	if s.contract.Load().SingleActiveConsumer {
+		return nil // a cancel would return the messages too late: another consumer would get later ones first
+	}
 	return s.consumes.Cancel("program", false)
 }
 
@@ -377,7 +428,10 @@ func (s *session) handle(ctx context.Context, d amqp.Delivery) {
 	if s.fault == trustsForeignCounts {
 		delete(facts.Headers, contract.HeaderFailureQueue)
 	}
-	if s.contract.Load().Progress(facts).Crashes >= contract.DefaultMaxCrashes && s.fault != noGuard {
+	if s.fault == acksAtStart {
+		time.AfterFunc(100*time.Millisecond, func() { _ = s.consumes.Ack(d.DeliveryTag, false) })
+	}
+	if s.crashes(facts) >= contract.DefaultMaxCrashes && s.fault != noGuard {
 		outcome.Result = contract.ResultCrashed
 	} else if j, err := parseJob(d.Body); err == nil {
 		outcome.Result = s.work(j, s.attempt(facts), d.Redelivered)
@@ -403,9 +457,9 @@ func (s *session) handle(ctx context.Context, d amqp.Delivery) {
 	if s.fault == acksOnSignal {
 		defer context.AfterFunc(ctx, func() { s.settle(d, contract.VerbAck) })()
 	}
-	for pause := 250 * time.Millisecond; ctx.Err() == nil && s.lost.Err() == nil; pause = min(2*pause, 2*time.Second) {
+	for pause := 250 * time.Millisecond; ctx.Err() == nil && (s.lost.Err() == nil || s.fault == copiesLost); pause = min(2*pause, 2*time.Second) {
 		action = s.contract.Load().Decide(facts, outcome) // the contract may have changed
-		if s.fault == newIDs {
+		if s.fault == newIDs || s.fault == retriesWithNewIDs && !action.GivenUp {
 			outcome.CopyID = rand.Text()
 		}
 		accepted, err := s.copies.publish(s.rawProgram, s.copyOf(d, action), s.routeOf(action), s.isMandatory(action))
@@ -441,6 +495,18 @@ func (s *session) handle(ctx context.Context, d amqp.Delivery) {
 	}
 }
 
+func (s *session) crashes(facts contract.Facts) int {
+	crashes := s.contract.Load().Progress(facts).Crashes
+	switch s.fault {
+	case countsReturns:
+		acquired, _ := facts.Headers["x-acquired-count"].(int64)
+		return int(acquired)
+	case guardsEarly:
+		return 4 * crashes
+	}
+	return crashes
+}
+
 func (s *session) attempt(facts contract.Facts) int {
 	if forged, ok := facts.Headers["x-delivery-count"].(int64); ok && s.fault == trustsCounts {
 		return int(forged) + 1
@@ -466,7 +532,15 @@ func (s *session) work(j job, attempt int, redelivered bool) contract.Result {
 			s.writing.RLock()
 			defer s.writing.RUnlock()
 		}
-		time.Sleep(time.Duration(j.argument) * time.Millisecond)
+		lost := s.lost.Done()
+		if s.fault != copiesLost {
+			lost = nil
+		}
+		select {
+		case <-time.After(time.Duration(j.argument) * time.Millisecond):
+		case <-lost:
+			return contract.ResultFailed
+		}
 	}
 	fmt.Println("done", j.id)
 	return contract.ResultSucceeded
@@ -480,15 +554,19 @@ func (s *session) settle(d amqp.Delivery, verb contract.Verb) {
 		channel = s.current
 		s.mu.Unlock()
 	}
-	if s.fault == acksBefore {
+	if s.fault == acksBefore || s.fault == acksAtStart {
 		return
 	}
 	switch verb {
 	case contract.VerbAck:
-		if s.fault == acksInBatches {
-			if s.handled.Add(1)%40 == 0 {
+		batches := map[fault]int64{acksInBatches: 40, acksThirds: 3}
+		if size, batched := batches[s.fault]; batched {
+			if s.handled.Add(1)%size == 0 {
 				_ = channel.Ack(d.DeliveryTag, true)
 			}
+			return
+		}
+		if _, retried := d.Headers[contract.HeaderRetryCount]; retried && s.fault == acksNoRetried {
 			return
 		}
 		_ = channel.Ack(d.DeliveryTag, s.fault == acksMultiple)

@@ -24,12 +24,13 @@ const (
 
 // limits are the maximum waits of a trial. Tests on a busy machine use longer ones.
 type limits struct {
+	start    time.Duration // for the start of the program; the other limits begin afterwards
 	event    time.Duration // for an event that only correct programs cause
 	anyEvent time.Duration // for an event that programs with a mistake cause, too
 	end      time.Duration // for the end of the trial
 }
 
-var defaults = limits{event: 30 * time.Second, anyEvent: 30 * time.Second, end: 3 * time.Minute}
+var defaults = limits{start: 2 * time.Minute, event: 30 * time.Second, anyEvent: 30 * time.Second, end: 10 * time.Minute}
 
 // settings are the parsed command line.
 type settings struct {
@@ -37,9 +38,11 @@ type settings struct {
 
 	strategy contract.Strategy
 	pitfalls []pitfall
-	list     bool
-	logs     string   // the directory for the output of the programs
-	command  []string // the program
+	// only reports whether pitfalls were named, so that none of them may be skipped.
+	only    bool
+	list    bool
+	logs    string   // the directory for the output of the programs
+	command []string // the program
 	// followsPause: also try the pitfalls of programs that follow the pauses of the contract, which is optional.
 	followsPause bool
 }
@@ -72,8 +75,9 @@ func run(ctx context.Context, arguments []string, waits limits) int {
 		fmt.Fprintln(os.Stderr, "warren-conformance:", err)
 		return exitBroken
 	}
+	skipped := func(r result) bool { return r.skipped != "" }
 	switch {
-	case slices.ContainsFunc(results, func(r result) bool { return r.err != nil }):
+	case slices.ContainsFunc(results, func(r result) bool { return r.err != nil || settings.only && skipped(r) }):
 		return exitBroken
 	case slices.ContainsFunc(results, result.failed):
 		return exitFailed
@@ -97,6 +101,7 @@ func readFlags(arguments []string, waits limits) (*settings, error) {
 	if err := flags.Parse(arguments); err != nil {
 		return nil, err
 	}
+	settings.only = *only != ""
 	settings.strategy, settings.command = contract.Strategy(*strategy), flags.Args()
 	if _, known := specs[settings.strategy]; !known {
 		return nil, fmt.Errorf("-strategy %q is unknown: use Publish, Reject, Requeue or None", *strategy)

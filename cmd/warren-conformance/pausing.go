@@ -6,8 +6,8 @@ import (
 	"github.com/warren-mq/warren/consumer/contract"
 )
 
-// ignoresPause writes two pauses into the contract. It removes the first one while the program waits. The program starts during the
-// second one, which ends by its time.
+// ignoresPause writes two pauses into the contract. During the first one, which it removes, the program loses its connections. The
+// program starts during the second one, which ends by its time.
 func ignoresPause(t *trial) {
 	const (
 		interval = 30 * time.Second // between two reads of the contract
@@ -27,6 +27,8 @@ func ignoresPause(t *trial) {
 		return
 	}
 	t.expectPause(paused + time.Second)
+	t.proxy.Cut() // a program may still be connected
+	t.expectPause(paused + time.Second)
 	t.contract.Paused = nil
 	t.writeContract()
 	if !t.until(paused+margin, func() bool { return len(t.missing()) == 0 }) {
@@ -35,12 +37,13 @@ func ignoresPause(t *trial) {
 	t.expectRepeated(0)
 
 	t.terminate()
-	const left = 15 * time.Second
+	t.askForPause("second", contract.MaxPause)
+	t.launch()
+	t.expectPause(2 * margin)
+	const left = paused + margin // so that the program reads the time before it is over
 	t.askForPause("second", left)
-	t.start()
-	t.expectPause(left - margin)
-	if !t.until(2*margin, func() bool { return len(t.missing()) == 0 }) {
-		t.addMistake("the program has not handled all messages %s after the end of a pause that is still in the contract", margin)
+	if !t.until(left+2*margin, func() bool { return len(t.missing()) == 0 }) {
+		t.addMistake("the program has not handled all messages %s after the end of a pause that is still in the contract", 2*margin)
 	}
 }
 

@@ -40,7 +40,7 @@ var pitfalls = []pitfall{
 	},
 	{
 		name: "wrong-attempts", try: wrongAttempts,
-		mistake: "gives a failing message more or fewer attempts than the contract, or does not park it in the dead-letter queue",
+		mistake: "gives a failing message more or fewer attempts than the contract, does not park it, or does not acknowledge it",
 	},
 	{
 		name: "no-delay", try: noDelay, strategies: retryStrategies,
@@ -48,7 +48,7 @@ var pitfalls = []pitfall{
 	},
 	{
 		name: "retries-permanent", try: retriesPermanent,
-		mistake: "retries a permanent failure, or passes an undecodable body to the handler again and again",
+		mistake: "retries a permanent failure, or requeues an undecodable message",
 	},
 	{
 		name: "forged-counts", rules: "10", try: forgedCounts,
@@ -56,7 +56,7 @@ var pitfalls = []pitfall{
 	},
 	{
 		name: "no-crash-guard", try: noCrashGuard, strategies: copyStrategies,
-		mistake: "handles a message after 20 deliveries without a result, although the message probably ends the process each time",
+		mistake: "handles a message after 20 deliveries without a result, or parks one after fewer, or because it was often returned",
 	},
 	{
 		name: "blocks-on-hang", try: blocksOnHang,
@@ -72,11 +72,11 @@ var pitfalls = []pitfall{
 	},
 	{
 		name: "unbounded-prefetch", rules: "9", try: unboundedPrefetch,
-		mistake: "receives more unsettled messages than the prefetch",
+		mistake: "receives more unsettled messages than the prefetch, or handles more at a time than its concurrency",
 	},
 	{
 		name: "breaks-order", rules: "9, 12", try: breaksOrder,
-		mistake: "handles messages of a single active consumer in another order, or several at a time although its concurrency is 1",
+		mistake: "handles messages of a single active consumer in another order or several at a time, also when another process takes over",
 	},
 	{
 		name: "changes-copies", try: changesCopies, strategies: copyStrategies,
@@ -92,7 +92,7 @@ var pitfalls = []pitfall{
 	},
 	{
 		name: "loses-refused", rules: "3, 5", try: losesRefused, strategies: copyStrategies,
-		mistake: "acknowledges a message whose copy the broker refused with a negative confirm, or publishes it again in a hot loop",
+		mistake: "acknowledges a message whose copy a full queue refused, also beside accepted copies, or publishes again in a hot loop",
 	},
 	{
 		name: "acks-unconfirmed", rules: "3", try: acksUnconfirmed, strategies: copyStrategies,
@@ -120,11 +120,11 @@ var pitfalls = []pitfall{
 	},
 	{
 		name: "no-reconnect", rules: "7", try: noReconnect,
-		mistake: "does not consume again after a lost connection, loses messages, or repeats more than the unsettled ones",
+		mistake: "does not consume again after a lost connection, loses messages, copies them, or repeats more than the unsettled ones",
 	},
 	{
 		name: "second-consumer", rules: "7", try: secondConsumer,
-		mistake: "has more than one consumer on the queue after a reconnect, or has none and polls with `basic.get`",
+		mistake: "has more consumers after a reconnect than before, or has none and polls with `basic.get`",
 	},
 	{
 		name: "hot-reconnect", rules: "7", try: hotReconnect,

@@ -6,6 +6,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	amqp "github.com/rabbitmq/amqp091-go"
+
 	"github.com/warren-mq/warren/consumer/contract"
 	"github.com/warren-mq/warren/test/amqpmethod"
 	"github.com/warren-mq/warren/test/netfault"
@@ -52,10 +54,6 @@ func (t *trial) expectNoLoop(when string, ids ...string) {
 // leaksChannels counts the connections and channels that the program opens to publish many copies.
 func leaksChannels(t *trial) {
 	const copies, maxOpen = 60, 20
-	type channel struct {
-		connection int
-		number     uint16
-	}
 	var mu sync.Mutex
 	connections, channels := 0, map[channel]bool{}
 	proxy := t.intercept(func(f netfault.Frame) netfault.Verdict {
@@ -71,8 +69,8 @@ func leaksChannels(t *trial) {
 		}
 		return netfault.Pass
 	})
-	for range copies {
-		t.sendFatal("permanent")
+	for sent := 0; sent < copies; sent = len(t.sent) {
+		t.sendCopied()
 	}
 	t.start()
 	t.settle()
@@ -101,45 +99,54 @@ func newCopyIDs(t *trial) {
 		}
 		return netfault.Pass
 	})
-	for range concurrency {
-		t.sendFatal("permanent")
-	}
+	t.mirrorRetries()
 	t.start()
-	t.settle()
-	arrived := func() bool {
-		t.pause(100 * time.Millisecond) // each call of readDeadLetters opens a connection
-		t.readDeadLetters()
-		return t.copies() >= len(t.sent)+cuts
+	for number, each := range t.copyCases() {
+		left.Store(cuts)
+		for range concurrency {
+			each.send(t, amqp.Publishing{})
+		}
+		t.settle()
+		arrived := func() bool {
+			t.pause(100 * time.Millisecond) // each read opens a connection
+			t.readDeadLetters()
+			t.readRetries()
+			return t.copies() >= len(t.sent)+cuts*(number+1)
+		}
+		if !t.until(t.event, arrived) {
+			t.addMistake("%d confirms were lost with their connection, but the program published only %d copies again",
+				cuts*(number+1), t.copies()-len(t.sent))
+		}
 	}
-	if !t.until(t.event, arrived) {
-		t.addMistake("%d confirms were lost with their connection, but the program published only %d copies again",
-			cuts, t.copies()-len(t.sent))
-	}
-	for id, deadLetters := range t.deadLetters {
-		first := deadLetters[0].Headers[contract.HeaderCopyID]
-		for _, copied := range deadLetters[1:] {
-			if again := copied.Headers[contract.HeaderCopyID]; again != first {
-				t.addMistake("dead letter %s has %s %v, and %v when it was published again", id, contract.HeaderCopyID, first, again)
+	t.expectSameCopyIDs(t.deadLetters)
+	t.expectSameCopyIDs(t.retries)
+}
+
+// expectSameCopyIDs adds a mistake for each copy of a message that has another ID than its first copy, or none.
+func (t *trial) expectSameCopyIDs(copies map[string][]amqp.Delivery) {
+	for id, copied := range copies {
+		first := copied[0].Headers[contract.HeaderCopyID]
+		for _, each := range copied[1:] {
+			if again := each.Headers[contract.HeaderCopyID]; again != first || again == nil {
+				t.addMistake("message %s was copied with %s %v, and then with %v", id, contract.HeaderCopyID, first, again)
 			}
 		}
 	}
 }
 
-// copies returns the number of dead letters.
+// copies returns the number of copies that have arrived.
 func (t *trial) copies() int {
 	count := 0
-	for _, deadLetters := range t.deadLetters {
-		count += len(deadLetters)
+	for _, copies := range []map[string][]amqp.Delivery{t.deadLetters, t.retries} {
+		for _, each := range copies {
+			count += len(each)
+		}
 	}
 	return count
 }
 
 // twoChannels drops the first confirm. There is one message, so a second confirm means that the program has published its copy again.
 func twoChannels(t *trial) {
-	type channel struct {
-		connection int
-		number     uint16
-	}
 	var (
 		mu           sync.Mutex
 		proxy        *netfault.FrameProxy
@@ -191,8 +198,7 @@ func twoChannels(t *trial) {
 func stopsInAlarm(t *trial) {
 	const successful = 40
 	length := min(t.event, defaults.event) + beyondConfirm // the trial waits for all of it
-	_, send := t.copyTarget()
-	failing := []string{send(), send()} // fewer than there are handlers
+	failing := t.sendCopied()                              // fewer than there are handlers
 	t.sendAll(successful, "ok")
 	t.private.SetAlarm()
 	defer t.private.ClearAlarm() // also if the trial ends early

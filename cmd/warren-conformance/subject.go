@@ -26,10 +26,20 @@ type subject struct {
 	*process.Process
 
 	output sync.WaitGroup // waits until the whole output was read
+	killed sync.Once
 }
 
-// start starts the program. Its output goes to the trial's log, and the lines of the protocol to the journal.
+// start starts the program and waits until it consumes.
 func (t *trial) start() {
+	before := t.consumed.Load()
+	t.launch()
+	if !t.until(t.limits.start, func() bool { return t.consumed.Load() > before }) && !t.subject.HasEnded() {
+		t.addMistake("the program did not consume within %s of its start", t.limits.start)
+	}
+}
+
+// launch starts the program. Its output goes to the trial's log, and the lines of the protocol to the journal.
+func (t *trial) launch() {
 	command := exec.Command(t.settings.command[0], t.settings.command[1:]...)
 	command.Env = append(os.Environ(), t.environment()...)
 	command.Stderr = t.log
@@ -41,20 +51,21 @@ func (t *trial) start() {
 	_ = writer.Close() // the process has its own
 	t.check(err)
 	t.subject = &subject{Process: started}
+	t.Cleanup(t.subject.kill)
 	t.subject.output.Go(func() {
 		t.journal.read(io.TeeReader(reader, t.log))
 		_ = reader.Close()
 	})
 }
 
-// kill kills the program with its children, and reads the rest of their output.
-func (t *trial) kill() {
-	if t.subject == nil {
-		return
-	}
-	_ = syscall.Kill(-t.subject.Command.Process.Pid, syscall.SIGKILL) // may have ended
-	<-t.subject.Ended
-	t.subject.output.Wait()
+// kill kills the program with its children, and reads the rest of their output. Later calls do nothing, because another process may
+// have the same ID by then.
+func (s *subject) kill() {
+	s.killed.Do(func() {
+		_ = syscall.Kill(-s.Command.Process.Pid, syscall.SIGKILL) // may have ended
+		<-s.Ended
+		s.output.Wait()
+	})
 }
 
 // stop kills the program and adds a mistake if it had already ended.
@@ -62,7 +73,7 @@ func (t *trial) stop() {
 	if t.subject.HasEnded() {
 		t.addMistake("the program ended by itself: %v", t.subject.Err())
 	}
-	t.kill()
+	t.subject.kill()
 }
 
 // terminate sends SIGTERM to the program, as a kubelet does, and reports whether it ended in time. Otherwise it kills the
@@ -74,7 +85,7 @@ func (t *trial) terminate() bool {
 	if !ended {
 		t.addMistake("the program did not exit within %s after SIGTERM, although its handlers had only %s", drain+margin, drain)
 	}
-	t.kill()
+	t.subject.kill()
 	return ended
 }
 

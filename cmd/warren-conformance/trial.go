@@ -7,7 +7,6 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
-	"slices"
 	"strconv"
 	"strings"
 	"sync/atomic"
@@ -61,7 +60,10 @@ type trial struct {
 	address     string       // address of the broker for the program
 	unknownTags atomic.Int64 // how often the broker closed a channel because of an unknown delivery tag
 	provoked    int64        // how many of them the trial has caused
-	document    string       // path of the contract
+	copied      atomic.Bool  // the broker has confirmed a copy; a program may check its permissions with a message that is refused
+	consumed    atomic.Int64 // how often the broker has answered basic.consume or basic.get
+	deliveries  []*deliveries
+	document    string // path of the contract
 	log         *os.File
 	journal     *journal
 	subject     *subject
@@ -69,6 +71,7 @@ type trial struct {
 	prefetch    int
 	sent        []message
 	deadLetters map[string][]amqp.Delivery // dead letters by the ID of the message, in the order of their arrival
+	retries     map[string][]amqp.Delivery // copies for a delay tier, which mirrorRetries receives, likewise
 }
 
 // message is a message that was sent.
@@ -76,12 +79,15 @@ type message struct {
 	id string
 	// dies reports whether the message must become a dead letter.
 	dies bool
+	// fails reports whether the program may publish a copy of the message.
+	fails bool
 }
 
 func newTrial(p *program.Program, r *result, settings *settings, broker brokers.Broker, private *brokers.Private) *trial {
 	t := &trial{
 		Program: p, result: r, settings: settings, limits: settings.limits, private: private,
-		concurrency: concurrency, prefetch: prefetch, journal: &journal{}, deadLetters: map[string][]amqp.Delivery{},
+		concurrency: concurrency, prefetch: prefetch, journal: &journal{},
+		deadLetters: map[string][]amqp.Delivery{}, retries: map[string][]amqp.Delivery{},
 	}
 	cq := &v1alpha1.ConsumerQueue{}
 	cq.Name = "jobs"
@@ -103,10 +109,7 @@ func newTrial(p *program.Program, r *result, settings *settings, broker brokers.
 	t.check(os.MkdirAll(settings.logs, 0o755))
 	t.log, err = os.Create(filepath.Join(settings.logs, r.pitfall.name+".log"))
 	t.check(err)
-	p.Cleanup(func() {
-		t.kill()
-		_ = t.log.Close()
-	})
+	p.Cleanup(func() { _ = t.log.Close() })
 	return t
 }
 
@@ -174,12 +177,21 @@ func (t *trial) routes() []contract.Route {
 
 // intercept starts a proxy for the next start of the program. decide decides about each frame between the program and t.proxy.
 func (t *trial) intercept(decide func(netfault.Frame) netfault.Verdict) *netfault.FrameProxy {
+	unsettled := &deliveries{tags: map[channel]map[uint64]bool{}}
 	proxy := netfault.NewFrameProxy(t, t.proxy.URI, func(f netfault.Frame) netfault.Verdict {
-		if f.FromBroker && f.Method == amqpmethod.ChannelClose && bytes.Contains(f.Arguments, []byte("unknown delivery tag")) {
+		unsettled.note(f)
+		switch {
+		case f.FromBroker && f.Method == amqpmethod.ChannelClose && bytes.Contains(f.Arguments, []byte("unknown delivery tag")):
 			t.unknownTags.Add(1)
+		case f.FromBroker && f.Method == amqpmethod.BasicAck:
+			t.copied.Store(true)
+		case f.Method == amqpmethod.BasicConsumeOK, f.Method == amqpmethod.BasicGetOK, f.Method == amqpmethod.BasicGetEmpty:
+			t.consumed.Add(1)
 		}
 		return decide(f)
 	})
+	unsettled.proxy = proxy
+	t.deliveries = append(t.deliveries, unsettled)
 	t.address = proxy.Address
 	return proxy
 }
@@ -220,9 +232,9 @@ func (t *trial) sendFatal(verb string) string { return t.sendMessage(verb, true,
 
 func (t *trial) sendMessage(verb string, dies bool, properties amqp.Publishing) string {
 	id := strconv.Itoa(len(t.sent) + 1)
-	properties.Body, properties.DeliveryMode, properties.MessageId = []byte(verb+" "+id), amqp.Persistent, "message-"+id
+	properties.Body, properties.DeliveryMode = []byte(verb+" "+id), amqp.Persistent
 	t.vhost.Send("shop", "placed", properties)
-	t.sent = append(t.sent, message{id, dies})
+	t.sent = append(t.sent, message{id, dies, dies || strings.HasPrefix(verb, "fail")})
 	return id
 }
 
@@ -271,72 +283,16 @@ func (t *trial) missing() []string {
 	return missing
 }
 
-// evaluate stops the program and counts mistakes. A message is lost if it was neither handled nor dead-lettered, and is in no queue.
-func (t *trial) evaluate() {
-	t.stop()
-	t.subject = nil
-	if t.Context().Err() != nil {
-		t.addMistake("the trial did not finish within %s", t.end)
-		return
-	}
-	if count := t.unknownTags.Load() - t.provoked; count > 0 {
-		t.addMistake("the broker closed %d channels with \"unknown delivery tag\": the program settled a message twice", count)
-	}
-	missing := t.missing()
-	waiting := 0
-	if len(missing) > 0 {
-		waiting = t.waiting(len(missing))
-	}
-	if t.result.lost = max(0, len(missing)-waiting); t.result.lost > 0 {
-		t.addMistake("%d of %d messages are lost, among %s", t.result.lost, len(t.sent), list(missing))
-	} else if len(missing) > 0 {
-		t.addMistake("%d of %d messages still wait in a queue: %s", len(missing), len(t.sent), list(missing))
-	}
-	for _, m := range t.sent {
-		t.result.repeated += max(0, t.journal.handled(m.id)-1) + max(0, len(t.deadLetters[m.id])-1)
-		dead := len(t.deadLetters[m.id]) > 0
-		switch {
-		case dead && !m.dies:
-			t.addMistake("message %s is a dead letter instead of handled", m.id)
-		case !dead && m.dies && t.journal.handled(m.id) > 0:
-			t.addMistake("message %s was handled instead of dead-lettered", m.id)
-		}
-	}
-}
-
-// waiting counts the messages in all queues, after the broker has requeued the unsettled messages of the program. It includes messages
-// that wait to be dead-lettered, which are not ready.
-func (t *trial) waiting(expected int) int {
-	queues := make([]string, 0, 2+len(t.contract.Tiers))
-	queues = append(queues, t.contract.Queue, t.contract.DeadLetterQueue)
-	for _, tier := range t.contract.Tiers {
-		queues = append(queues, t.tierQueue(tier))
-	}
-	ready := 0
-	t.until(t.event/2, func() bool {
-		ready = 0
-		for _, queue := range queues {
-			ready += t.vhost.Ready(queue)
-		}
-		return ready >= expected
-	})
-	return ready + t.vhost.Held()
-}
-
-func list(ids []string) string {
-	const shown = 5
-	if len(ids) > shown {
-		ids = append(slices.Clone(ids[:shown]), "…")
-	}
-	return strings.Join(ids, ", ")
+// idOf returns the ID of a message.
+func idOf(delivery amqp.Delivery) string {
+	_, id, _ := strings.Cut(string(delivery.Body), " ")
+	return id
 }
 
 // readDeadLetters removes and records the messages of the dead-letter queue.
 func (t *trial) readDeadLetters() {
 	for _, deadLetter := range t.take(t.contract.DeadLetterQueue) {
-		if _, id, found := strings.Cut(string(deadLetter.Body), " "); found {
-			t.deadLetters[id] = append(t.deadLetters[id], deadLetter)
-		}
+		t.deadLetters[idOf(deadLetter)] = append(t.deadLetters[idOf(deadLetter)], deadLetter)
 	}
 }
 
