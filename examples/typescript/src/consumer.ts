@@ -1,10 +1,9 @@
-import { randomUUID } from "node:crypto";
-import { setMaxListeners } from "node:events";
 import { hostname } from "node:os";
-import type { Channel, ConsumeMessage, Options as AmqpOptions } from "amqplib";
+import type { ConsumeMessage, Options as AmqpOptions } from "amqplib";
 import { aborted, closeConnection, closeTimeout, limited, openConnection, sleep, within } from "./connection.js";
-import { crashLimit, decide, Pause, read, timeLimits, type Contract, type Delivery, type Outcome, type Verb } from "./contract.js";
+import { crashLimit, decide, Pause, read, timeLimits, type Contract, type Delivery, type Outcome } from "./contract.js";
 import { Publisher, Refused } from "./publisher.js";
+import { deliveryOf, Session, type Arrival, type Settlement } from "./session.js";
 
 /** One delivery. There is no ack: how the handler ends decides. */
 export interface Message<T> {
@@ -59,60 +58,12 @@ export interface Options<T> {
   log: (event: string, details: Record<string, unknown>) => void;
 }
 
-/** What settles a delivery. */
-type Settlement = Exclude<Verb, "publish">;
-
-/** A delivery, and when it arrived. The consumer timeout begins then. */
-interface Arrival {
-  message: ConsumeMessage;
-  arrived: number;
-}
-
-/** One channel. Only this channel can settle its deliveries. */
-class Session {
-  readonly id = randomUUID();
-  readonly began = Date.now();
-  readonly waiting: Arrival[] = [];
-  readonly working = new Set<Promise<void>>();
-  readonly paused = new AbortController(); // aborted when the contract asks for a pause
-  private readonly controller = new AbortController();
-  draining = false;
-
-  constructor(readonly channel: Channel, public contract: Contract) {
-    setMaxListeners(0, this.over); // each handler listens
-  }
-
-  /** Is aborted when this session can settle no delivery any more. */
-  get over(): AbortSignal {
-    return this.controller.signal;
-  }
-
-  end(reason: string): void {
-    this.controller.abort(new Error(reason));
-  }
-
-  settle(message: ConsumeMessage, verb: Settlement): void {
-    if (this.over.aborted) {
-      return; // the message comes again
-    }
-    switch (verb) {
-      case "ack":
-        return this.channel.ack(message);
-      case "reject":
-        return this.channel.reject(message, false);
-      case "requeue": // basic.reject, which RabbitMQ 4.3 counts
-        return this.channel.reject(message, true);
-      case "return": // basic.nack, which it does not
-        return this.channel.nack(message, false, true);
-    }
-  }
-}
-
 export class Consumer<T> {
   private readonly publisher: Publisher;
   private readonly pause = new Pause();
   private session: Session | undefined;
   private readonly working = new Set<Promise<void>>(); // of all sessions: a handler that hangs keeps its slot
+  private readonly deadlines = new Map<Arrival, number>(); // of the handlers that run, of all sessions
 
   constructor(private readonly options: Options<T>) {
     this.publisher = new Publisher(options.url);
@@ -120,13 +71,19 @@ export class Consumer<T> {
 
   /** Whether messages come, or will after a pause that Warren asks for. Use it for a readiness probe. */
   get ready(): boolean {
-    return this.pause.left(Date.now()) > 0 || (this.session !== undefined && !this.session.over.aborted);
+    return this.live && (this.pause.left(Date.now()) > 0 || (this.session !== undefined && !this.session.over.aborted));
+  }
+
+  /** False while every slot has a handler that runs 2 s after its time: only a restart helps. Use it for a liveness probe. */
+  get live(): boolean {
+    const stuck = [...this.deadlines.values()].filter((deadline) => Date.now() > deadline + 2_000);
+    return stuck.length < this.options.concurrency;
   }
 
   /** Consumes until the signal is aborted, then finishes what has begun. */
   async run(stop: AbortSignal): Promise<void> {
     const stopped = aborted(stop).then(() => Date.now());
-    const watch = setInterval(() => void this.reloadContract(), 30_000);
+    const timers = [setInterval(() => void this.reloadContract(), 30_000), setInterval(() => this.dispatch(), 1_000)];
     const shortest = 250, longest = 10_000;
     for (let pause = shortest; !stop.aborted; pause = Math.min(2 * pause, longest)) {
       try {
@@ -140,7 +97,7 @@ export class Consumer<T> {
       this.session = undefined;
       await sleep(pause * (0.8 + 0.4 * Math.random()), stop);
     }
-    clearInterval(watch);
+    timers.forEach(clearInterval);
     const left = (await stopped) + this.options.drainMilliseconds - Date.now(); // handlers still run if the connection was lost
     await within(left, Promise.allSettled(this.working), "finish the handlers").catch(() => undefined);
     await this.publisher.close();
@@ -150,12 +107,16 @@ export class Consumer<T> {
     const session = this.session;
     try {
       const contract = await this.load();
-      if (session && contract.queue === session.contract.queue) {
+      if (!session) {
+        return;
+      }
+      const sameQueue = contract.queue === session.contract.queue;
+      if (sameQueue) {
         session.contract = contract; // also for the failures of a drain
       }
-      if (session && this.pause.left(Date.now()) > 0) {
+      if (this.pause.left(Date.now()) > 0) {
         session.paused.abort();
-      } else if (session && contract.queue !== session.contract.queue) {
+      } else if (!sameQueue) {
         session.end("the contract names another queue");
       }
     } catch (failure) {
@@ -217,24 +178,43 @@ export class Consumer<T> {
     }
   }
 
-  /** Starts as many handlers as there are slots. */
+  /** Starts as many handlers as there are slots, and returns the messages that have waited too long for a slot. */
   private dispatch(): void {
     const session = this.session;
-    while (session && !session.draining && !session.over.aborted && this.working.size < this.options.concurrency) {
-      const arrival = session.waiting.shift();
+    while (session && !session.over.aborted) {
+      const [arrival] = session.waiting; // the oldest
       if (!arrival) {
         return;
       }
-      const work = this.process(session, arrival)
-        .catch((failure: unknown) => session.end(String(failure)))
-        .finally(() => {
-          this.working.delete(work);
-          session.working.delete(work);
-          this.dispatch();
-        });
-      this.working.add(work);
-      session.working.add(work);
+      const limits = timeLimits(session.contract, this.options.prefetch, this.options.concurrency);
+      const returnAt = arrival.arrived + limits.held;
+      const late = Date.now() + limits.handler > returnAt;
+      if (!late && (session.draining || this.working.size >= this.options.concurrency)) {
+        return;
+      }
+      session.waiting.shift();
+      if (late) {
+        this.report(session, arrival.message, "returned", {});
+        session.settle(arrival.message, "return"); // it comes again immediately, with a new consumer timeout
+      } else {
+        this.start(session, arrival, limits.handler, returnAt);
+      }
     }
+  }
+
+  /** Handles a message in a slot, until the message is settled and the handler has ended. */
+  private start(session: Session, arrival: Arrival, time: number, returnAt: number): void {
+    const work = this.process(session, arrival, time, returnAt)
+      .catch((failure: unknown) => session.end(String(failure)))
+      .then(() => arrival.handler)
+      .catch(() => undefined) // process knows the failure
+      .finally(() => {
+        this.working.delete(work);
+        session.working.delete(work);
+        this.dispatch();
+      });
+    this.working.add(work);
+    session.working.add(work);
   }
 
   /**
@@ -256,50 +236,62 @@ export class Consumer<T> {
     await within(closeTimeout, closed, "cancel and close the channel");
   }
 
-  private async process(session: Session, { message, arrived }: Arrival): Promise<void> {
-    const limits = timeLimits(session.contract, this.options.prefetch, this.options.concurrency);
-    const returnAt = arrived + limits.held;
-    if (Date.now() + limits.handler > returnAt) {
-      return session.settle(message, "return"); // it comes again at once, with a new consumer timeout
-    }
-    const delivery: Delivery = {
-      exchange: message.fields.exchange, routingKey: message.fields.routingKey, redelivered: message.fields.redelivered,
-      headers: message.properties.headers ?? {},
-    };
-    const outcome = await this.handle(session, message, delivery, limits.handler);
+  private async process(session: Session, arrival: Arrival, time: number, returnAt: number): Promise<void> {
+    const { message } = arrival;
+    const delivery = deliveryOf(message);
+    const result = await this.handle(session, arrival, delivery, time, returnAt);
     if (session.over.aborted) {
       return;
     }
-    outcome.copyId = `${session.id}-${message.fields.deliveryTag}`;
+    const outcome: Outcome = {
+      ...result, time: new Date().toISOString().replace(/\.\d+/, ""), client: `consumer@${hostname()}`,
+      copyId: `${session.id}-${message.fields.deliveryTag}`,
+    };
     const action = decide(session.contract, delivery, outcome);
-    if (action.kind) {
-      this.options.log("failed", { kind: action.kind, action: action.verb, text: outcome.text, messageId: message.properties.messageId });
+    if (outcome.result !== "succeeded") {
+      const text = outcome.result === "undecodable" ? undefined : outcome.text; // JSON.parse quotes the payload
+      const { kind, givenUp } = action;
+      this.report(session, message, kind ? "failed" : outcome.result, { kind, action: action.verb, givenUp, text });
     }
-    await sleep(action.waitMilliseconds ?? 0, session.over);
+    await sleep(Math.min(action.waitMilliseconds ?? 0, returnAt - Date.now()), session.over);
     const verb = action.verb === "publish" ? await this.copy(session, message, delivery, outcome, returnAt) : action.verb;
     session.settle(message, verb);
   }
 
-  private async handle(session: Session, message: ConsumeMessage, delivery: Delivery, time: number): Promise<Outcome> {
+  /** Logs a message that was not handled with success, without its payload. */
+  private report(session: Session, message: ConsumeMessage, event: string, details: Record<string, unknown>): void {
+    const { queue, maxAttempts } = session.contract;
+    const { attempt, originalRoutingKey: routingKey } = read(session.contract, deliveryOf(message));
+    const { messageId, correlationId, type: messageType } = message.properties;
+    this.options.log(event, { ...details, queue, routingKey, messageId, correlationId, messageType, attempt, maxAttempts });
+  }
+
+  /** Calls the handler. At returnAt, a handler that ignores its signal has timed out, or else RabbitMQ would take its message back. */
+  private async handle(session: Session, arrival: Arrival, delivery: Delivery, time: number, returnAt: number): Promise<Outcome> {
     const { crashes = 0, ...progress } = read(session.contract, delivery);
-    const failure = { time: new Date().toISOString().replace(/\.\d+/, ""), client: `consumer@${hostname()}` };
     if (crashes >= crashLimit) {
-      return { result: "crashed", ...failure, text: `${crashes} deliveries ended without a result` };
+      return { result: "crashed", text: `${crashes} deliveries ended without a result` };
     }
+    const raw = arrival.message;
     let body: T;
     try {
-      body = this.options.decode(message.content);
+      body = this.options.decode(raw.content);
     } catch (cause) {
-      return { result: "undecodable", ...failure, text: String(cause) };
+      return { result: "undecodable", text: String(cause) };
     }
     const limit = limited(time, "handle a message", session.over);
+    const given = { body, ...progress, maxAttempts: session.contract.maxAttempts, raw };
+    const call = async (): Promise<void> => this.options.handle(given, limit.signal); // async: a handler may throw before its promise
+    this.deadlines.set(arrival, Date.now() + time);
+    arrival.handler = call().finally(() => {
+      this.deadlines.delete(arrival);
+      limit.clear();
+    });
     try {
-      await this.options.handle({ body, ...progress, maxAttempts: session.contract.maxAttempts, raw: message }, limit.signal);
+      await within(returnAt - Date.now(), arrival.handler, "end a handler that ignores its signal", session.over);
       return { result: "succeeded" };
     } catch (cause) {
-      return { ...outcomeOf(cause, limit.signal), ...failure, text: cause instanceof Error ? cause.message : String(cause) };
-    } finally {
-      limit.clear();
+      return { ...outcomeOf(cause, limit.signal), text: cause instanceof Error ? cause.message : String(cause) };
     }
   }
 
@@ -309,7 +301,8 @@ export class Consumer<T> {
   ): Promise<Settlement> {
     const { userId, expiration, clusterId, headers, deliveryMode, ...kept } = message.properties;
     const began = Date.now();
-    const answerBy = Math.max(returnAt, began + 1_000); // a late failure gets a short time, or else it would use no attempt
+    const { held } = timeLimits(session.contract, this.options.prefetch, this.options.concurrency);
+    const answerBy = Math.max(returnAt, began + held / 40); // a late failure gets a short time, or else it would use no attempt
     for (let pause = 250; !session.over.aborted; pause = Math.min(2 * pause, 10_000)) {
       const action = decide(session.contract, delivery, outcome); // the contract may have another tier by now
       if (action.verb !== "publish") {

@@ -1,9 +1,8 @@
 import assert from "node:assert/strict";
-import { mock, test } from "node:test";
-import { setImmediate } from "node:timers/promises";
-import { Consumer, type Handler } from "./consumer.js";
+import { test } from "node:test";
 import type { Contract } from "./contract.js";
-import { closing, consuming, names, short, TestBroker, type Frame } from "./testbroker.js";
+import { names, short, type Frame } from "./testbroker.js";
+import { consume, pass } from "./testconsumer.js";
 
 const second = 1_000;
 
@@ -14,44 +13,9 @@ function contractWith(tier: string, until?: number): Contract {
   return { queue: "orders", strategy: "Publish", maxAttempts: 3, tiers, ...paused } as unknown as Contract;
 }
 
-/** Lets the mocked time pass until a condition is met, step by step. */
-async function pass(isMet: () => boolean, step = 10): Promise<void> {
-  while (!isMet()) {
-    mock.timers.tick(step);
-    await setImmediate(); // the broker and the program exchange frames
-  }
-}
-
-/** Runs a consumer during a test. It gets one message, and its contract is unreadable after these. */
-async function consume(
-  contracts: Contract[], handle: Handler<string>, receive: (frame: Frame) => void,
-  trial: (consumer: Consumer<string>, logged: (event: string) => boolean) => Promise<void>,
-): Promise<void> {
-  mock.timers.enable({ apis: ["setTimeout", "setInterval", "Date"] });
-  const broker = new TestBroker({ ...consuming(1), ...closing }, receive);
-  const events: string[] = [];
-  const contract = async (): Promise<Contract> => contracts.shift() ?? Promise.reject(new Error("unreadable"));
-  const consumer = new Consumer({
-    url: await broker.listen(), contract, decode: String, handle, concurrency: 1, prefetch: 1, drainMilliseconds: 30 * second,
-    log: (event) => events.push(event),
-  });
-  const stop = new AbortController();
-  let over = false;
-  const ended = consumer.run(stop.signal).then(() => { over = true; });
-  try {
-    await trial(consumer, (event) => events.includes(event));
-  } finally {
-    stop.abort();
-    await pass(() => over);
-    await ended;
-    broker.close();
-    mock.timers.reset();
-  }
-}
-
 test("a consumer is not ready after a pause whose contract cannot be read again", { timeout: 20 * second }, async () => {
   const contracts = [contractWith("wait"), contractWith("wait", 90)];
-  await consume(contracts, async () => undefined, () => undefined, async (consumer, logged) => {
+  await consume({ contracts }, async (consumer, logged) => {
     await pass(() => logged("consuming"), 0);
     assert.equal(consumer.ready, true);
     await pass(() => logged("disconnected"));
@@ -77,7 +41,7 @@ for (const { name, until } of [{ name: "a contract" }, { name: "a contract that 
       copy = called === names.publish ? payload : copy;
     };
     const contracts = [contractWith("wait"), contractWith("later", until)];
-    await consume(contracts, handle, receive, async () => {
+    await consume({ contracts, handle, receive }, async () => {
       await pass(() => started, 0);
       await pass(() => Date.now() >= 31 * second); // the contract is read every 30 s
       fail();

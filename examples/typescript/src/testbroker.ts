@@ -16,12 +16,25 @@ const start = "000a000a000900000000" + "00000005504c41494e" + "00000005656e5f555
 /** The frames with which a broker answers a method: the types and the payloads, in hexadecimal. */
 export type Answers = Record<string, [type: string, payload: string][]>;
 
+/** What a message has: its properties after their flags, both in hexadecimal. */
+export interface Content {
+  routingKey?: string;
+  properties?: string;
+  body?: string;
+}
+
+/** The frames of a message. */
+export function delivery(tag: number, { routingKey = "", properties = "0000", body = "" }: Content = {}): Answers[string] {
+  return [
+    [method, `003c003c0174${long(tag)}0000${short(routingKey)}`],
+    [header, `${names.contentHeader}${long(body.length)}${properties}`],
+    ...(body ? [["03", Buffer.from(body).toString("hex")] as Answers[string][number]] : []),
+  ];
+}
+
 /** What a program needs to publish, and to consume so many messages. */
-export function consuming(messages: number): Answers {
-  const deliveries = Array.from({ length: messages }, (_, index): [string, string][] => [
-    [method, `003c003c0174${long(index + 1)}000000`],
-    [header, `${names.contentHeader}00000000000000000000`], // an empty body
-  ]);
+export function consuming(messages: number, content?: Content): Answers {
+  const deliveries = Array.from({ length: messages }, (_, index) => delivery(index + 1, content));
   return {
     [names.startOk]: [[method, "000a001e0000000200000000"]], // connection.tune
     [names.openConnection]: [[method, "000a002900"]],
