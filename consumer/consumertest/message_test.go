@@ -103,6 +103,29 @@ func TestABatchAtTheInMemoryBroker(t *testing.T) {
 	})
 }
 
+func TestAMessageWithOneAttemptIsDeadAfterOneFailure(t *testing.T) {
+	t.Parallel()
+	for _, strategy := range []contract.Strategy{contract.StrategyPublish, contract.StrategyRequeue} {
+		synctest.Test(t, func(t *testing.T) {
+			c := contract.Default("orders")
+			c.Strategy, c.MaxAttempts = strategy, 1
+			if strategy == contract.StrategyRequeue {
+				c.Tiers = nil
+			}
+			attempts := 0
+			b := consumertest.New(t, c, func(context.Context, *consumer.Message[order]) error {
+				attempts++
+				return errors.New("the warehouse is closed")
+			})
+			b.Publish(consumer.Publishing{Body: []byte(`{"amount": 7}`)})
+			b.Wait(time.Hour)
+			if dead := b.DeadLetters(); attempts != 1 || len(dead) != 1 {
+				t.Errorf("%s: %d attempts, %d dead letters", strategy, attempts, len(dead))
+			}
+		})
+	}
+}
+
 func TestAVerdictCanBeInspected(t *testing.T) {
 	t.Parallel()
 	verdict := &consumer.Verdict{}

@@ -86,7 +86,8 @@ func (b *Broker) Declare(c contract.Contract) {
 		}
 	}
 	if c.Strategy == contract.StrategyRequeue {
-		main.limit = c.MaxAttempts - 1
+		limit := c.MaxAttempts - 1
+		main.limit = &limit
 	}
 	back := contract.Route{RoutingKey: c.Queue}
 	for _, tier := range c.Tiers {

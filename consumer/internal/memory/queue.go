@@ -18,8 +18,8 @@ type queue struct {
 	unacked   int
 	// expires is the TTL of messages; 0 is none.
 	expires time.Duration
-	// limit is the delivery limit; 0 is none.
-	limit int
+	// limit is the delivery limit; nil is none.
+	limit *int
 	// rejected and others are the routes for dead letters, by reason; nil drops them.
 	rejected, others *contract.Route
 	singleActive     bool
@@ -98,7 +98,7 @@ func (b *Broker) requeue(q *queue, m *message, counts bool) {
 	m.redelivered = true
 	if counts {
 		m.returns++
-		if q.limit > 0 && m.returns > q.limit {
+		if q.limit != nil && m.returns > *q.limit {
 			b.deadLetter(q, m, "delivery_limit", q.others)
 			return
 		}
