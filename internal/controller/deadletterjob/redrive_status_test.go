@@ -52,7 +52,8 @@ func TestRunningCondition(t *testing.T) {
 		"the move has not begun":                    {"", "", "orders", conditions.Unknown("Moving", `moves messages from queue "orders.dlq" to queue "orders"`)},
 		"the move moves messages to one queue":      {mover.Moving, "", "orders", conditions.Unknown("Moving", `moves messages from queue "orders.dlq" to queue "orders"`)},
 		"the move moves messages to several queues": {mover.Moving, "", "", conditions.Unknown("Moving", `moves messages from queue "orders.dlq"`)},
-		"the move reconnects":                       {mover.Connecting, "refused", "orders", conditions.Unknown("Moving", "reconnects: refused")},
+		"the move connects":                         {mover.Connecting, "", "orders", conditions.Unknown("Moving", `moves messages from queue "orders.dlq" to queue "orders"`)},
+		"the move cannot connect":                   {mover.Connecting, "refused", "orders", conditions.Unknown("BrokerUnreachable", "cannot connect: refused")},
 		"the destination is full":                   {mover.DestinationFull, "queue full", "orders", conditions.Unknown("DestinationFull", "queue full")},
 		"the broker blocks publishers":              {mover.Blocked, "low on memory", "orders", conditions.Unknown("Blocked", "low on memory")},
 	} {

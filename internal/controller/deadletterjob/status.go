@@ -108,15 +108,13 @@ func rangeText(status *v1alpha1.JobStatus, done *int64) string {
 
 // runningCondition returns the value of Ready while a task runs, with the current work or the reason why the task waits.
 func runningCondition(progress mover.Progress, reason, message string) conditions.Value {
-	switch progress.State {
-	case mover.Connecting, mover.Moving, "":
-		if progress.Detail != "" {
-			message = "reconnects: " + progress.Detail
-		}
+	switch {
+	case progress.State == mover.Connecting && progress.Detail != "":
+		return conditions.Unknown(v1alpha1.ReasonBrokerUnreachable, "cannot connect: "+progress.Detail)
+	case progress.State == mover.Connecting, progress.State == mover.Moving, progress.State == "":
 		return conditions.Unknown(reason, message)
 	}
-	reason = string(progress.State) // the names of the other states are reasons, too
-	return conditions.Unknown(reason, progress.Detail)
+	return conditions.Unknown(string(progress.State), progress.Detail) // the names of the other states are reasons, too
 }
 
 // The pauses between two writes of a status while a task runs.

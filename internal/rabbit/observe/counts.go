@@ -116,7 +116,8 @@ func (r *refresher) countMessages(ctx context.Context) {
 	}
 	next := time.Now().Add(countsShare * time.Since(began))
 	if err != nil {
-		r.Log.V(1).Info("Cannot count the messages of queues", "vhost", r.VHost, "reason", err.Error())
+		r.Log.Info("Cannot count the messages of queues; statuses and metrics have no counts until a count succeeds",
+			"vhost", r.VHost, "reason", err.Error())
 		view.counts.replace(nil, next)
 		return
 	}
