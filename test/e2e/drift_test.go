@@ -7,6 +7,7 @@ import (
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/cli-utils/pkg/kstatus/status"
 
@@ -153,5 +154,25 @@ var _ = Describe("A fence of another instance", func() {
 		w.Ready("orders")
 		w.VHost.DeletePolicy(fence)
 		Eventually(func() []v1alpha1.Advisory { return w.Get("orders").Status.Advisories }).Should(BeEmpty())
+	})
+})
+
+var _ = Describe("A fence that Warren may not remove", func() {
+	It("is reported when the BrokerConnection is suspended", func() {
+		w := newBareWorld(newest)
+		user := newest.NewUser(GinkgoTB(), "monitoring")
+		w.VHost.Grant(user, ".*", ".*", ".*")
+		w.Secret(user.Username, user.Password)
+		w.Connect(v1alpha1.BrokerConnectionSpec{})
+		w.Queue("orders", `{}`)
+		w.Ready("orders")
+		w.VHost.SetPolicy(fmt.Sprintf("warren-fence-%d-ABCDEF:%s:orders", time.Now().Unix(), w.Connection().UID), brokers.Policy{
+			Pattern: `\A(?:orders)\z`, ApplyTo: "queues", Definition: map[string]any{"max-length": 0, "overflow": "reject-publish"},
+		})
+		w.Eventually("orders", HaveField("Status.Advisories", ContainElement(HaveField("Code", v1alpha1.AdvisoryFenced))))
+		w.Connect(v1alpha1.BrokerConnectionSpec{Suspend: true})
+		w.EventuallyEvents("Retained", ConsistOf(SatisfyAll(
+			HaveField("Regarding.Kind", "BrokerConnection"), HaveField("Type", corev1.EventTypeWarning),
+			HaveField("Note", ContainSubstring("rabbitmqctl clear_policy -p")))))
 	})
 })

@@ -7,11 +7,13 @@ import (
 	"strings"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/warren-mq/warren/api/v1alpha1"
 	"github.com/warren-mq/warren/internal/controller/brokers"
 	"github.com/warren-mq/warren/internal/controller/retrybudget"
+	"github.com/warren-mq/warren/internal/text"
 )
 
 // No manager removes the fences of a BrokerConnection that is gone. So the BrokerConnection keeps its finalizer until a refresh of the
@@ -75,14 +77,20 @@ func (r *Reconciler) remainingFences(ctx context.Context, bc *v1alpha1.BrokerCon
 	return remainder{note: fencesStand(bc.Spec.VHost, fences)}, nil
 }
 
-// closeSuspended closes the connection of a suspended BrokerConnection. It records the BrokerConnection if no fence remains.
+// closeSuspended closes the connection of a suspended BrokerConnection. It records the BrokerConnection if no fence remains, and an
+// Event otherwise: nothing else shows the fences of a suspended BrokerConnection.
 func (r *Reconciler) closeSuspended(bc *v1alpha1.BrokerConnection) {
 	connection := r.openConnection(bc)
 	r.pool.Close(client.ObjectKeyFromObject(bc))
 	if connection == nil {
 		return
 	}
-	if health := connection.Health(); health.Err == nil && !health.SyncedAt.IsZero() && len(connection.Fences()) == 0 {
+	fences, health := connection.Fences(), connection.Health()
+	switch {
+	case len(fences) > 0:
+		r.recorder.Eventf(bc, nil, corev1.EventTypeWarning, eventFencesRetained, "Suspend", "%s",
+			text.Truncate(fencesStand(bc.Spec.VHost, fences), 1024))
+	case health.Err == nil && !health.SyncedAt.IsZero():
 		r.suspendedClean.At(bc)
 	}
 }
