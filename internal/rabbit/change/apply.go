@@ -4,7 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"reflect"
 	"regexp"
+	"slices"
 	"sync"
 	"time"
 
@@ -229,10 +232,37 @@ func bind(binding topology.Binding) operation {
 func unbind(binding topology.Binding) operation {
 	operation := onBinding(binding, brokererr.OpUnbind, eventfeed.Deleted)
 	operation.call = func(channel *amqp.Channel) error {
-		return channel.QueueUnbind(binding.Destination, binding.RoutingKey, binding.Source, amqpconn.Table(binding.Arguments))
+		for _, table := range tablesOfAllWidths(binding.Arguments) { // an unbind of a binding that does not exist succeeds
+			if err := channel.QueueUnbind(binding.Destination, binding.RoutingKey, binding.Source, table); err != nil {
+				return err
+			}
+		}
+		return nil
 	}
 	operation.write = func(s *snapshot.Snapshot) bool { return s.DropBinding(binding.Observed()) }
 	return operation
+}
+
+// tablesOfAllWidths returns the arguments of a binding with integers of 64 bits, of 32 bits as clients for Java and Python send them, and
+// as short as possible, as amqplib for Node.js sends them. RabbitMQ distinguishes bindings by the types of their arguments (3.10, 4.0,
+// 4.3), and the management API does not show the types.
+func tablesOfAllWidths(arguments vhost.Arguments) []amqp.Table {
+	wide := amqpconn.Table(arguments)
+	medium, short := maps.Clone(wide), maps.Clone(wide)
+	for key, value := range wide {
+		number, isInteger := value.(int64)
+		if !isInteger || number != int64(int32(number)) {
+			continue
+		}
+		medium[key], short[key] = int32(number), int32(number)
+		switch {
+		case number == int64(int8(number)):
+			short[key] = int8(number)
+		case number == int64(int16(number)):
+			short[key] = int16(number)
+		}
+	}
+	return slices.CompactFunc([]amqp.Table{wide, medium, short}, func(a, b amqp.Table) bool { return reflect.DeepEqual(a, b) })
 }
 
 // onBinding returns the common part of bind and unbind. Its ID has no arguments, because errors do not show them.

@@ -3,6 +3,7 @@ package change_test
 import (
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -129,6 +130,26 @@ func TestRemove(t *testing.T) {
 				rabbittest.MustAgree(t, connection)
 			})
 		})
+	}
+}
+
+// Clients send integers of different widths. The snapshot shows all of them alike.
+func TestRemoveABindingWithAnIntegerOfAnyWidth(t *testing.T) {
+	t.Parallel()
+	vh := brokers.Newest(t).NewVHost(t)
+	family(vh)
+	connection := rabbittest.Connected(t, rabbittest.ConfigOf(vh), nil)
+	for number, same := range map[any]int64{
+		int8(3): 3, int16(300): 300, int32(3): 3, int32(70_000): 70_000, int64(3): 3, int64(1 << 40): 1 << 40,
+	} {
+		vh.Bind("events", "orders.dlq", "any", map[string]any{"x-match": "all", "n": number})
+		err := connection.Remove(t.Context(), connection.Health().Cluster.Key(), rabbit.Removal{Bindings: []topology.Binding{{
+			Source: "events", Destination: "orders.dlq", RoutingKey: "any", Arguments: vhost.Arguments{"x-match": "all", "n": same},
+		}}})
+		left := slices.ContainsFunc(vh.Definitions().Bindings, func(b brokers.Binding) bool { return b.RoutingKey == "any" })
+		if err != nil || left {
+			t.Errorf("%T %[1]v: %v, left: %t", number, err, left)
+		}
 	}
 }
 

@@ -84,13 +84,13 @@ func (r *Recreator) divertAll(
 }
 
 // whyNotUnbound returns why bindings could not be removed. RabbitMQ distinguishes bindings by the types of their arguments (3.10, 4.0,
-// 4.3), but the management API does not show the types. Warren therefore unbinds and binds with 64-bit integers.
+// 4.3), but the management API does not show the types. change.Changer tries the types that most clients use.
 func whyNotUnbound(rec Recreation, bindings []vhost.Binding) error {
 	for _, binding := range bindings {
 		for key, value := range binding.Arguments {
 			if _, isInteger := value.(int64); isInteger {
 				return refuse(BindingsComeBack, "queue %q: Warren cannot remove its binding to exchange %q, perhaps because "+
-					"argument %q is an integer of less than 64 bits; unbind the queue by hand", rec.Queue.Name, binding.Source, key)
+					"argument %q is an integer of an unusual type; unbind the queue by hand", rec.Queue.Name, binding.Source, key)
 			}
 		}
 	}

@@ -248,8 +248,10 @@ func TestRecreationOfAQueueWithTypedBindings(t *testing.T) {
 		number any
 		reason recreate.Reason
 	}{
-		"an integer of 32 bits": {int32(1), recreate.BindingsComeBack},
-		"an integer of 64 bits": {int64(1), ""},
+		"an integer of 8 bits":           {int8(1), ""},
+		"an integer of 32 bits":          {int32(1), ""},
+		"an integer of 64 bits":          {int64(1), ""},
+		"an unsigned integer of 32 bits": {uint32(1), recreate.BindingsComeBack},
 	}
 	for name, test := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -260,7 +262,7 @@ func TestRecreationOfAQueueWithTypedBindings(t *testing.T) {
 				before := vh.Definitions()
 				run := recreation(t, vh, nil)
 				run.failed = func(err error) {
-					if says := `argument "version" is an integer of less than 64 bits`; !strings.Contains(err.Error(), says) {
+					if says := `argument "version" is an integer of an unusual type`; !strings.Contains(err.Error(), says) {
 						t.Errorf("%q does not say %q", err, says)
 					}
 				}
