@@ -16,6 +16,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/util/retry"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
@@ -165,6 +166,9 @@ func (v *vhostScope) ensureConfigMap(ctx context.Context, c contract, asked bool
 	}
 	if equality.Semantic.DeepEqual(found, wanted) {
 		return false, nil
+	}
+	if ptr.Deref(found.Immutable, false) && !maps.Equal(found.Data, c.data) {
+		return false, fmt.Errorf("%w, because it is immutable. Delete it, or name another in spec.contract", errNotManaged)
 	}
 	patch := client.MergeFromWithOptions(found, client.MergeFromWithOptimisticLock{})
 	return !maps.Equal(found.Data, c.data), v.client.Patch(ctx, wanted, patch, statuswriter.FieldOwner)

@@ -140,6 +140,11 @@ func TestTheContractCannotBeWritten(t *testing.T) {
 			found: configMap(func(*corev1.ConfigMap) {}), stalled: true,
 			want: `ConfigMap "orders-contract": not managed by Warren, because it lacks the label messaging.warren.dev/contract. Delete it, or name another in spec.contract`,
 		},
+		"the ConfigMap cannot be changed": {
+			found:   configMap(func(c *corev1.ConfigMap) { ours(c); c.Immutable = new(true) }),
+			stalled: true,
+			want:    `ConfigMap "orders-contract": not managed by Warren, because it is immutable. Delete it, or name another in spec.contract`,
+		},
 		"the ConfigMap belongs to another ConsumerQueue": {
 			found: configMap(func(c *corev1.ConfigMap) {
 				ours(c)
