@@ -197,6 +197,23 @@ var _ = Describe("The deletion of a ConsumerQueue", func() {
 		w.expectRetained(`queue "orders.retry.30s".*: Warren did not declare main queue "orders", or another ConsumerQueue shares it`, true, "never ours")
 	})
 
+	It("retains a dead-letter queue that existed before and never matched the spec, with its exchange and binding", func() {
+		w := newWorld(newest)
+		w.Queue("orders", `{deletionPolicy: Retain, deadLetter: {queue: {maxLength: 5}}}`)
+		w.Ready("orders")
+		w.Delete("orders")
+		w.gone("orders")
+		w.Queue("orders", `{}`)
+		w.Eventually("orders", Condition("Ready", metav1.ConditionFalse, "RecreationRequired"))
+		bound := w.VHost.Definitions().Bindings
+		w.Delete("orders")
+		w.gone("orders")
+		Expect(w.queues()).To(Equal([]string{"orders.dlq"}))
+		Expect(w.VHost.Definitions().Bindings).To(Equal(bound))
+		w.EventuallyEvents("Retained", ContainElement(HaveField("Note",
+			ContainSubstring(`queue "orders.dlq": it never matched the spec, and another client declared it`))))
+	})
+
 	It("with driftPolicy Report deletes nothing that Warren did not declare", Extended, func() {
 		main := map[string]any{
 			"x-queue-type": "quorum", "x-dead-letter-exchange": "orders.dlx",

@@ -109,7 +109,9 @@ func (d *deletion) teardownOf(bc *v1alpha1.BrokerConnection, owned []v1alpha1.To
 	if !usable || connection.Health().Err != nil {
 		return nil
 	}
-	return &teardown{scope: d.scope, connection: connection, version: version, holdings: holdings{owned: owned}}
+	t := &teardown{scope: d.scope, connection: connection, version: version, holdings: holdings{owned: owned}}
+	t.retainForeign(d.status.Topology)
+	return t
 }
 
 // endRecreation completes or backs out a recreation before the topology is deleted, even if its status was lost. It returns true while the

@@ -38,6 +38,21 @@ func (h *holdings) retainAdopted(why string) {
 	}
 }
 
+// retainForeign retains exchanges and queues that never matched the spec, and the bindings to such queues: another client declared these
+// objects. A main queue of another client retains more; see mainIsForeign.
+func (h *holdings) retainForeign(all []v1alpha1.TopologyEntry) {
+	for _, entry := range all {
+		canBeForeign := entry.Role == v1alpha1.RoleDelayTier || entry.Role == v1alpha1.RoleRetry || entry.Role == v1alpha1.RoleDeadLetter
+		if entry.Kind == v1alpha1.KindBinding || !canBeForeign || topology.Owns(entry) {
+			continue
+		}
+		h.retained = append(h.retained, plan.Retained{Entry: entry, Reason: "it never matched the spec, and another client declared it"})
+		h.owned = slices.DeleteFunc(slices.Clone(h.owned), func(owned v1alpha1.TopologyEntry) bool {
+			return entry.Kind == v1alpha1.KindQueue && owned.Kind == v1alpha1.KindBinding && owned.Destination == entry.Name
+		})
+	}
+}
+
 // resolveIntents resolves the intents of a status: objects that Warren may have declared before a crash. An object that matches the
 // spec counts as adopted, and is deleted only without messages. An object that differs is retained.
 func (h *holdings) resolveIntents(cq *v1alpha1.ConsumerQueue, version vhost.Version, observed vhost.Observed) {

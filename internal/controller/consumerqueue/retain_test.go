@@ -56,6 +56,24 @@ func TestResolveIntents(t *testing.T) {
 	}
 }
 
+// Another client declared a queue that never matched the spec, and its binding.
+func TestADeletionKeepsTheBindingsOfForeignQueues(t *testing.T) {
+	t.Parallel()
+	topo := topologytest.Desired(t, `{retry: {policy: None}}`, topologytest.V43)
+	entries := plan.MergeInventory(plan.Diff(topo, topologytest.Observe(t, topo), plan.Input{}), nil, plan.Plan{})
+	for i := range entries {
+		if entries[i].Name == "orders.dlq" {
+			entries[i].State, entries[i].LastSyncedHash = v1alpha1.StateRecreationRequired, ""
+		}
+	}
+	d := &holdings{owned: topology.Owned(entries)}
+	d.retainForeign(entries)
+	topologytest.Equal(t, "owned", []string{"orders.dlx", "orders"}, objectNames(d.owned))
+	topologytest.Equal(t, "owned bindings", 0, len(topology.BindingsOf(d.owned)))
+	dlq := entries[slices.IndexFunc(entries, func(e v1alpha1.TopologyEntry) bool { return e.Name == "orders.dlq" })]
+	topologytest.Equal(t, "retained", []plan.Retained{{Entry: dlq, Reason: "it never matched the spec, and another client declared it"}}, d.retained)
+}
+
 func objectNames(entries []v1alpha1.TopologyEntry) []string {
 	var names []string
 	for _, entry := range entries {

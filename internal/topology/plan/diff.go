@@ -23,7 +23,11 @@ func Diff(desired topology.Topology, observed vhost.Observed, input Input) Compa
 		comparison.addBinding(binding, isBound)
 	}
 	older := matchingOlderVersion(comparison, observed, input.Older)
-	comparison.Upgraded = older != nil
+	if comparison.Upgraded = older != nil; comparison.Upgraded {
+		for i := range comparison.Entries {
+			comparison.Entries[i].OlderHash = older.HashOf(comparison.Entries[i].ID())
+		}
+	}
 	comparison.collectOrphans(desired, observed, input)
 	comparison.addForeign(desired, observed, input, older)
 	comparison.checkReturnRoute(desired, observed)

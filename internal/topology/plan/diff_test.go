@@ -229,7 +229,8 @@ func TestDiffChanges(t *testing.T) {
 				exchange(o, "events", func(e *vhost.Exchange) { e.Type = "fanout" })
 			},
 			want: recreate(v1alpha1.KindExchange, "events", "type", "topic", "fanout",
-				"type is fanout, should be topic; the exchange must be recreated"),
+				"type is fanout, should be topic; correct or remove the type in bindings, and do not delete the exchange, "+
+					"because other clients may use it"),
 		},
 		"a transient exchange": {
 			change: func(o vhost.Observed) {

@@ -85,10 +85,16 @@ func changesOf(differences []difference, entry v1alpha1.TopologyEntry) []v1alpha
 			change.Desired = vhost.Display(d.desired)
 		}
 		change.Message = fmt.Sprintf("%s; the %s must be recreated", describe(change), strings.ToLower(string(change.Kind)))
+		if entry.Role == v1alpha1.RoleSource {
+			change.Message = fmt.Sprintf("%s; %s", describe(change), sourceAdvice)
+		}
 		changes = append(changes, change)
 	}
 	return changes
 }
+
+// sourceAdvice is what to do about a source exchange that differs. To delete it would remove the bindings of all other clients.
+const sourceAdvice = "correct or remove the type in bindings, and do not delete the exchange, because other clients may use it"
 
 // describe describes a difference: x-message-ttl is not set, should be 300000.
 func describe(change v1alpha1.Change) string {

@@ -18,11 +18,16 @@ func MergeInventory(comparison Comparison, known topology.Inventory, done Plan) 
 		if entry.Role != "" { // a foreign binding has no role
 			before := known[found.ID()]
 			entry.LastSyncedHash = before.LastSyncedHash
-			if entry.State == v1alpha1.StateInSync {
-				entry.LastSyncedHash = found.Hash
+			inSync := entry.State == v1alpha1.StateInSync
+			hash := found.Hash
+			if entry.State == v1alpha1.StateRecreationRequired && found.OlderHash != "" { // in sync, for an older RabbitMQ
+				inSync, hash = true, found.OlderHash
+			}
+			if inSync {
+				entry.LastSyncedHash = hash
 			}
 			if entry.Kind != v1alpha1.KindBinding {
-				entry.Origin = origin(entry, before, done)
+				entry.Origin = origin(entry, before, done, inSync)
 			}
 		}
 		merged[i] = entry
@@ -33,9 +38,8 @@ func MergeInventory(comparison Comparison, known topology.Inventory, done Plan) 
 // origin returns the origin of an exchange or queue. An object that differs from its desired form, and was never in sync, belongs to
 // another client and is adopted. An object that Warren was about to declare, without the broker's confirmation, may also belong to another
 // client.
-func origin(entry, before v1alpha1.TopologyEntry, done Plan) v1alpha1.Origin {
+func origin(entry, before v1alpha1.TopologyEntry, done Plan, inSync bool) v1alpha1.Origin {
 	id := topology.IDOf(entry)
-	inSync := entry.State == v1alpha1.StateInSync
 	unconfirmed := topology.Intended(before) || done.Failed[id]
 	switch {
 	case entry.State == v1alpha1.StateRecreationRequired && entry.LastSyncedHash == "":

@@ -55,6 +55,9 @@ func NextRecreation(comparison Comparison, known topology.Inventory, observed vh
 		if entry.State != v1alpha1.StateRecreationRequired {
 			continue
 		}
+		if entry.Role == v1alpha1.RoleSource {
+			return Recreation{Upgraded: comparison.Upgraded, Refusal: fmt.Sprintf("exchange %q: %s", entry.Name, sourceAdvice)}, true
+		}
 		if entry.Exchange != nil {
 			return Recreation{Upgraded: comparison.Upgraded, Refusal: fmt.Sprintf(
 				"only durable quorum queues are recreated: delete exchange %q by hand, and Warren declares it again", entry.Name)}, true
@@ -291,7 +294,7 @@ func (r Recreation) approvalNeeded(m Moment) Verdict {
 	case r.Foreign:
 		why = "Warren did not declare this queue"
 	case r.Upgraded:
-		why = "only an upgrade of the broker requires it"
+		why = "the queue has the form for an older RabbitMQ, and works"
 	}
 	how := fmt.Sprintf("See kubectl warren plan, then run kubectl warren approve, or set the annotation %s to %s",
 		v1alpha1.ApproveRecreationAnnotation, m.PlanHash)

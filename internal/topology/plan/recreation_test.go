@@ -94,6 +94,10 @@ func TestWhatIsNotRecreated(t *testing.T) {
 			spec: strings.Replace(fullWithTTL, "name: again", "name: again, type: topic", 1),
 			want: `only durable quorum queues are recreated: delete exchange "again" by hand, and Warren declares it again`,
 		},
+		"a source exchange, which other clients use": {
+			spec: strings.Replace(fullWithTTL, "name: events, type: topic", "name: events, type: direct", 1),
+			want: `exchange "events": correct or remove the type in bindings, and do not delete the exchange, because other clients may use it`,
+		},
 		"a stream": {
 			change: changed(func(q *vhost.Queue) { q.Arguments[vhost.ArgQueueType] = "stream" }),
 			want:   `only durable quorum queues are recreated, and queue "orders" is stream` + byHand,
