@@ -148,7 +148,7 @@ var findingTitles = []struct {
 }{
 	{definitions.Differs, "Differs from the file, so that the ConsumerQueue would not be in sync"},
 	{definitions.Assumed, "Assumed, because the file does not contain it"},
-	{definitions.LeftOut, "Left out, because no ConsumerQueue can have it"},
+	{definitions.LeftOut, "Left out, because no ConsumerQueue can have it, or Warren would refuse it"},
 }
 
 func printFindings(out io.Writer, count int, version vhost.Version, findings []definitions.Finding) {

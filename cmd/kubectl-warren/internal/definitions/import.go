@@ -64,6 +64,10 @@ func Import(file File, options Options) ([]*v1alpha1.ConsumerQueue, []Finding) {
 		cq := newConsumerQueue(main, names, options)
 		cq.Spec = roles.specOf(main)
 		desired, err := topology.Desired(cq, options.Version)
+		if limit := cq.Spec.Queue.DeliveryLimit; err != nil && limit != nil && limit.StrVal == v1alpha1.DeliveryLimitBrokerDefault {
+			cq.Spec.Queue.DeliveryLimit = nil // the broker's default may lose messages: another limit is a difference
+			desired, err = topology.Desired(cq, options.Version)
+		}
 		if err != nil {
 			findings = append(findings, Finding{Kind: LeftOut, Message: fmt.Sprintf("queue %q cannot be a ConsumerQueue: %v", main, err)})
 			covered[vhost.QueueID(main)] = true

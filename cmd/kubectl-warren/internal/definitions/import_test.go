@@ -184,6 +184,18 @@ func TestImport(t *testing.T) {
 				"deadLetterStrategy: AtMostOnce\nqueue: {messageTTL: 1m}\nretry: {policy: None}"},
 			findings: []string{`Assumed: queue "orders" has a TTL and dead-letters to [orders.failed], and is assumed to be a main queue`},
 		},
+		"a queue whose messages could be lost with the default delivery limit": {
+			file: file([]string{exchange("again", "fanout")}, []string{
+				queue("orders", quorum+`, "x-dead-letter-exchange": "again", "x-dead-letter-routing-key": ""`),
+				queue("wait", quorum+`, "x-message-ttl": 60000, "x-dead-letter-exchange": "", "x-dead-letter-routing-key": "orders"`),
+			}, []string{binding("again", "wait", "")}),
+			specs: map[string]string{"orders": "deadLetter: {policy: Disabled}\ndeadLetterStrategy: AtMostOnce\n" +
+				"retry: {delayTiers: [{delay: 1m, queueName: wait, routingKey: \"\"}], exchange: {name: again, type: fanout}, strategy: Reject}"},
+			findings: []string{
+				"Assumed: the strategy is Reject: consumers reject failed messages into wait",
+				`Differs: queue "orders": x-delivery-limit is not set, should be -1`,
+			},
+		},
 		"arguments that a ConsumerQueue has no place for": {
 			file: file(nil, []string{queue("orders", quorum+`, "x-expires": 1000, "x-max-length": 10, "x-own": "a", "x-list": [1]`)}, nil),
 			specs: map[string]string{

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"reflect"
 	"slices"
+	"strings"
 
 	"github.com/warren-mq/warren/api/v1alpha1"
 	"github.com/warren-mq/warren/internal/topology"
@@ -143,12 +144,24 @@ func AgainstStatus(cq, inCluster *v1alpha1.ConsumerQueue, version vhost.Version,
 		Unwanted:        found.unwanted,
 		Owned:           topology.Owned(status.Topology),
 		Shared:          sharedWith(others),
+		OtherInstance:   otherInstance(status.Advisories),
 		WarrenRecreates: topology.RecreationOf(cq).Recreates(cq.Spec.DriftPolicy),
 	}
 	known := topology.InventoryOf(status.Topology)
 	comparison := preview.compare(cq, desired, found, input, known)
 	preview.Recreation = previewRecreation(cq, inCluster, comparison, found.observed, input, known)
 	return preview, nil
+}
+
+// otherInstance describes another instance of Warren on the vhost, from the advisory about it; empty if there is none.
+func otherInstance(advisories []v1alpha1.Advisory) string {
+	for i := range advisories {
+		if advisories[i].Code == v1alpha1.AdvisorySharedVHost {
+			what, _, _ := strings.Cut(advisories[i].Message, ". ")
+			return what
+		}
+	}
+	return ""
 }
 
 func newPreview(cq *v1alpha1.ConsumerQueue, desired topology.Topology, version vhost.Version, basis Basis) Preview {

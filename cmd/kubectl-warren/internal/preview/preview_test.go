@@ -354,14 +354,18 @@ func TestWhatOthersShareStays(t *testing.T) {
 	other := synced(t, "{}", vhost.RabbitMQ43)
 	after := topologytest.ConsumerQueue(t, "deadLetter: {queue: {name: dead}}")
 	for name, test := range map[string]struct {
-		others []v1alpha1.ConsumerQueue
-		want   bool
+		others     []v1alpha1.ConsumerQueue
+		advisories []v1alpha1.Advisory
+		want       bool
 	}{
-		"alone":  {want: true},
-		"shared": {others: []v1alpha1.ConsumerQueue{*other}},
+		"alone":            {want: true},
+		"shared":           {others: []v1alpha1.ConsumerQueue{*other}},
+		"another instance": {advisories: []v1alpha1.Advisory{{Code: v1alpha1.AdvisorySharedVHost, Message: "another instance of Warren works on this vhost (owner a). Until that instance stops, this one removes nothing"}}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
+			inCluster := inCluster.DeepCopy()
+			inCluster.Status.Advisories = test.advisories
 			made, err := preview.AgainstStatus(after, inCluster, vhost.RabbitMQ43, test.others)
 			if err != nil {
 				t.Fatal(err)
