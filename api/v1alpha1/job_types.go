@@ -64,9 +64,10 @@ type DeadLetterReason string
 //
 // +kubebuilder:validation:XValidation:rule="(self.operator in ['In', 'NotIn']) == (has(self.values) && size(self.values) > 0)",message="operators In and NotIn require values, and no other operator takes them"
 type HeaderRequirement struct {
-	// name of the header, in the same case as in the message.
+	// name of the header, in the same case as in the message. Use expression for a name that has =, or begins or ends with !.
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=128
+	// +kubebuilder:validation:XValidation:rule="!self.contains('=') && !self.startsWith('!') && !self.endsWith('!')",message="the name of a header must not have =, nor begin or end with !: select the header with expression"
 	// +required
 	Name string `json:"name,omitempty"`
 

@@ -12,6 +12,7 @@ const (
 	sameRedrive  = "only rate, suspend, cancel and ttlSecondsAfterFinished can be changed: create another Redrive"
 	refBelongs   = "type ConsumerQueue requires consumerQueueRef, and no other type takes it"
 	delayBelongs = "delay requires type Retry: remove delay, or set type Retry"
+	hasNoText    = "the name of a header must not have =, nor begin or end with !: select the header with expression"
 	needsValues  = "operators In and NotIn require values, and no other operator takes them"
 )
 
@@ -64,6 +65,9 @@ var redriveRules = map[string]rule{
 			`selector: {headers: [{name: x, operator: Exists}, {name: other, operator: DoesNotExist}]}`),
 		refused: map[string]string{
 			of(`selector: {headers: [{name: x, operator: In}]}`):                  needsValues,
+			of(`selector: {headers: [{name: a=b, operator: Exists}]}`):            hasNoText,
+			of(`selector: {headers: [{name: "!a", operator: Exists}]}`):           hasNoText,
+			of(`selector: {headers: [{name: a!, operator: Exists}]}`):             hasNoText,
 			of(`selector: {headers: [{name: x, operator: Exists, values: [a]}]}`): needsValues,
 			of(`selector: {headers: [{name: x, operator: Like, values: [a]}]}`):   `spec.selector.headers[0].operator: Unsupported value: "Like"`,
 			of(`selector: {headers: [{operator: Exists}]}`):                       "spec.selector.headers[0].name: Required value",

@@ -11,6 +11,9 @@ import (
 	"github.com/warren-mq/warren/consumer/contract"
 )
 
+// TypeAMQP10 is the type that RabbitMQ gives a message of AMQP 1.0 whose sections it cannot translate into AMQP 0-9-1.
+const TypeAMQP10 = "amqp-1.0"
+
 // Headers that a Redrive sets on each moved message. Their values are simple types, because application properties of AMQP 1.0
 // support no others.
 const (

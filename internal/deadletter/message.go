@@ -153,7 +153,9 @@ func deaths(headers amqp.Table) []death {
 			continue
 		}
 		d := death{queue: queue, reason: reason}
-		d.at, _ = fields["time"].(time.Time)
+		if at, _ := fields["time"].(time.Time); isWritable(at) {
+			d.at = at
+		}
 		if keys, _ := fields["routing-keys"].([]any); len(keys) > 0 {
 			exchange, hasExchange := fields["exchange"].(string)
 			key, hasKey := keys[0].(string)
@@ -162,6 +164,12 @@ func deaths(headers amqp.Table) []death {
 		found = append(found, d)
 	}
 	return found
+}
+
+// isWritable reports whether RFC 3339 can express a time. AMQP has times of all years.
+func isWritable(at time.Time) bool {
+	year := at.UTC().Year()
+	return year >= 1 && year <= 9999
 }
 
 // maxQueueName is the limit of AMQP for the name of a queue, in bytes.

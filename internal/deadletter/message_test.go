@@ -127,6 +127,13 @@ func TestRead(t *testing.T) {
 			reason:  Parked,
 			origin:  Origin{Queue: "orders"},
 		},
+		"an x-death with a time that no API can show": {
+			headers: amqp.Table{"x-death": []any{
+				amqp.Table{"queue": "orders", "reason": "rejected", "time": time.Unix(1<<40, 0)},
+			}},
+			reason: Rejected,
+			origin: Origin{Queue: "orders"},
+		},
 		"an x-death with a name that is too long for a queue": {
 			headers: amqp.Table{"x-death": []any{deathIn(strings.Repeat("q", 256), "rejected", "", "orders")}},
 			reason:  Parked,

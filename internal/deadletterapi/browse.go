@@ -137,6 +137,8 @@ func (t target) browse(
 		seen.PartialReason = v1alpha1.PartialTime
 	case err != nil:
 		return browsed, seen, browseError(err, t.Names.Queue)
+	case ctx.Err() != nil && !enough: // a browse that is stopped returns no error
+		return browsed, seen, unavailable(retrySoon, "the manager is stopping, and another one will answer")
 	case beside:
 		seen.PartialReason = v1alpha1.PartialJobRunning
 	default:

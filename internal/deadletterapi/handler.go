@@ -232,10 +232,15 @@ func setSecurityHeaders(w http.ResponseWriter) {
 }
 
 func (h *Handler) queues(_ http.ResponseWriter, r request) (any, error) {
+	selects, err := queueSelector(r.URL.Query())
+	if err != nil {
+		return nil, apierrors.NewBadRequest(err.Error())
+	}
 	list, err := h.list(r.Context(), r.namespace)
 	if err != nil {
 		return nil, err
 	}
+	list.Items = slices.DeleteFunc(list.Items, func(queue v1alpha1.DeadLetterQueue) bool { return !selects(queue) })
 	if wantsTable(r.Header.Get("Accept")) {
 		return tableOf(list.Items, time.Now()), nil
 	}
@@ -288,14 +293,13 @@ func (h *Handler) browse(
 	result.turns, result.lastRemoval = at.entry.Removals()
 	log := h.log.WithValues("consumerQueue", r.namespace+"/"+r.name)
 	browsed, seen, err := at.browse(ctx, log, q.maxMessages(at.Source.Shared), func(position int, deadLetter deadletter.Message) bool {
-		result.examined = position + 1
 		if position < q.position || !shows(rules, deadLetter, r.at, left) {
 			return true
 		}
 		result.shown++
 		return visit(position, deadLetter)
 	})
-	result.ready, result.consumers, result.Seen = browsed.Ready, browsed.Consumers, seen
+	result.ready, result.consumers, result.examined, result.Seen = browsed.Ready, browsed.Consumers, browsed.Examined, seen
 	result.Skipped, result.EvaluationError = left, q.selector.EvaluationError()
 	log.WithValues(r.sender.logged()...).Info("Browsed dead letters", "queue", at.Names.Queue, "resource", v1alpha1.Resource,
 		"subresource", r.subresource, "examined", result.examined, "shown", result.shown)

@@ -225,6 +225,14 @@ func TestRefusals(t *testing.T) {
 			path: messages + "?limit=none",
 			want: refusal{400, metav1.StatusReasonBadRequest, `limit: "none" must be a number from 1 to 1000`, ""},
 		},
+		"groups by a header that no selector can name": {
+			path: ofShop + "/orders?groupBy=a%3Db",
+			want: refusal{400, metav1.StatusReasonBadRequest, `groupBy: no selector can name header "a=b", which has =, or begins or ends with !; name another one`, ""},
+		},
+		"a list by an unknown field": {
+			path: ofShop + "?fieldSelector=spec.queue%3Dorders",
+			want: refusal{400, metav1.StatusReasonBadRequest, `fieldSelector: "spec.queue" must be metadata.name or metadata.namespace`, ""},
+		},
 		"a summary with a selector": { // the right to counts is enough for a summary, and an expression can disclose bodies
 			path: ofShop + "/orders?expression=true",
 			want: refusal{400, metav1.StatusReasonBadRequest, "expression: unknown parameter, use [depth groupBy]", ""},
@@ -317,6 +325,44 @@ func TestTable(t *testing.T) {
 	got := v1alpha1.DeadLetterQueueList{}
 	w.get(ofShop, "application/json", &got)
 	topologytest.Equal(t, "kind", v1alpha1.KindDeadLetterQueueList, got.Kind)
+}
+
+func TestListsAreSelected(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, `{}`, func(cq *messaging.ConsumerQueue) { cq.Labels = map[string]string{"team": "shop"} })
+	for query, want := range map[string][]string{
+		"":                                    {"orders", "bills"},
+		"labelSelector=team%3Dshop":           {"orders"},
+		"labelSelector=!team":                 {"bills"},
+		"fieldSelector=metadata.name%3Dbills": {"bills"},
+		"fieldSelector=metadata.namespace%3Dshop&limit=500": {"orders"},
+	} {
+		got := v1alpha1.DeadLetterQueueList{}
+		w.get(allQueues+"?"+query, "application/json", &got)
+		var names []string
+		for i := range got.Items {
+			names = append(names, got.Items[i].Name)
+		}
+		topologytest.Equal(t, query, want, names)
+	}
+}
+
+// A manager that stops ends its browses early.
+func TestABrowseOfAManagerThatStopsIsNoAnswer(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, `{}`, unchanged)
+	w.broker.SetDeadLetters("orders.dlq", rejected("1"), rejected("2"))
+	ctx, stop := context.WithCancel(t.Context())
+	authorize := w.handler.authorize
+	w.handler.authorize = func(ctx context.Context, r *http.Request, asked attributes) (sender, func(context.Context) error, error) {
+		user, _, err := authorize(ctx, r, asked)
+		return user, func(context.Context) error { stop(); return nil }, err // the last check before the browse
+	}
+	for _, path := range []string{ofShop + "/orders", ofShop + "/orders/messages"} {
+		recorder := httptest.NewRecorder()
+		w.handler.routes().ServeHTTP(recorder, httptest.NewRequestWithContext(ctx, http.MethodGet, path, http.NoBody))
+		topologytest.Equal(t, path, http.StatusServiceUnavailable, recorder.Code)
+	}
 }
 
 // kubectl and the API server first request discovery.

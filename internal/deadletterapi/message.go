@@ -13,9 +13,6 @@ import (
 	"github.com/warren-mq/warren/internal/deadletter"
 )
 
-// typeAMQP10 is the type that RabbitMQ gives messages that were published over AMQP 1.0.
-const typeAMQP10 = "amqp-1.0"
-
 // describe returns a message as the API shows it, with at most bodyLimit bytes of its body.
 func describe(deadLetter deadletter.Message, position, bodyLimit int, secret *regexp.Regexp) v1alpha1.DeadLetter {
 	described := v1alpha1.DeadLetter{
@@ -78,7 +75,7 @@ func warningsOf(deadLetter deadletter.Message) []v1alpha1.Warning {
 		{v1alpha1.WarningExpiresInQueue, deadLetter.Expiration != ""},
 		{v1alpha1.WarningCameBack, deadLetter.Redrives > 0},
 		{v1alpha1.WarningNoOrigin, deadLetter.Origin.Queue == ""},
-		{v1alpha1.WarningAMQP10, deadLetter.Type == typeAMQP10},
+		{v1alpha1.WarningAMQP10, deadLetter.Type == deadletter.TypeAMQP10},
 	} {
 		if warning.holds {
 			warnings = append(warnings, warning.name)

@@ -82,7 +82,9 @@ func parse(values url.Values, allowed []string) (query, error) {
 		}
 		*number.value = parsed
 	}
-	q.groupBy = values.Get("groupBy")
+	if q.groupBy = values.Get("groupBy"); !parameters.IsHeaderName(q.groupBy) {
+		return q, fmt.Errorf("groupBy: no selector can name header %q, which has =, or begins or ends with !; name another one", q.groupBy)
+	}
 	distinct, err := parameters.Bool(values, "distinct")
 	if err != nil {
 		return q, err

@@ -3,10 +3,13 @@ package deadletterapi
 import (
 	"context"
 	"fmt"
+	"net/url"
 	"strings"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/duration"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -26,6 +29,33 @@ func (h *Handler) list(ctx context.Context, namespace string) (*v1alpha1.DeadLet
 	}
 	return listing.List(queues.Items, redrives.Items, purges.Items), nil
 }
+
+// queueSelector returns the label selector and the field selector of a request as one function.
+func queueSelector(values url.Values) (selects func(v1alpha1.DeadLetterQueue) bool, err error) {
+	byLabel, err := labels.Parse(values.Get("labelSelector"))
+	if err != nil {
+		return nil, fmt.Errorf("labelSelector: %w", err)
+	}
+	byField, err := fields.ParseSelector(values.Get("fieldSelector"))
+	if err != nil {
+		return nil, fmt.Errorf("fieldSelector: %w", err)
+	}
+	for _, requirement := range byField.Requirements() {
+		if requirement.Field != fieldName && requirement.Field != fieldNamespace {
+			return nil, fmt.Errorf("fieldSelector: %q must be %s or %s", requirement.Field, fieldName, fieldNamespace)
+		}
+	}
+	return func(queue v1alpha1.DeadLetterQueue) bool {
+		return byLabel.Matches(labels.Set(queue.Labels)) &&
+			byField.Matches(fields.Set{fieldName: queue.Name, fieldNamespace: queue.Namespace})
+	}, nil
+}
+
+// The fields of a field selector.
+const (
+	fieldName      = "metadata.name"
+	fieldNamespace = "metadata.namespace"
+)
 
 // wantsTable reports whether a client such as kubectl requests a table.
 func wantsTable(accept string) bool {

@@ -21,6 +21,7 @@ import (
 
 	"github.com/warren-mq/warren/api/deadletters/v1alpha1"
 	"github.com/warren-mq/warren/internal/rabbit"
+	"github.com/warren-mq/warren/internal/rabbit/amqpconn"
 	"github.com/warren-mq/warren/internal/topology/topologytest"
 )
 
@@ -123,6 +124,7 @@ func TestExportToALazyClient(t *testing.T) {
 		deadLetters[i] = amqp.Delivery{MessageId: strconv.Itoa(i), Body: make([]byte, 64<<10)}
 	}
 	replaced := append(slices.Clone(deadLetters[:109]), amqp.Delivery{MessageId: "new", Body: make([]byte, 64<<10)})
+	tooLarge := amqp.Delivery{Body: make([]byte, amqpconn.LargestBody+1)}
 	for name, test := range map[string]struct {
 		between []amqp.Delivery // while messages are back in the queue
 		removes bool            // another user of the queue is a job that removes messages
@@ -133,6 +135,7 @@ func TestExportToALazyClient(t *testing.T) {
 		error   string
 	}{
 		"nothing has changed":             {between: deadLetters, count: 110},
+		"the last is too large":           {between: append(slices.Clone(deadLetters), tooLarge), count: 110, partial: v1alpha1.PartialTooLarge},
 		"the first has left":              {between: deadLetters[1:], error: errChanged.Error()},
 		"a later one has left":            {between: deadLetters[:109], error: errChanged.Error()},
 		"a job has replaced a later one":  {between: replaced, removes: true, error: errChanged.Error()},

@@ -27,6 +27,7 @@ type groupKey struct {
 	queue  string
 	value  [sha256.Size]byte // the hash of the header's value
 	has    bool              // the message has the header
+	isText bool              // the header's value has a text form
 }
 
 type counter struct {
@@ -43,7 +44,9 @@ func newCounter(header string) *counter {
 func (c *counter) add(deadLetter deadletter.Message) {
 	key, value := groupKey{reason: deadLetter.Reason, queue: deadLetter.Origin.Queue}, ""
 	if c.header != "" {
-		value, key.has = deadletter.HeaderText(deadLetter.Headers[c.header])
+		var given any
+		given, key.has = deadLetter.Headers[c.header]
+		value, key.isText = deadletter.HeaderText(given)
 		key.value = sha256.Sum256([]byte(value))
 	}
 	group := c.groups[key]
@@ -54,8 +57,8 @@ func (c *counter) add(deadLetter deadletter.Message) {
 		}
 		group = &v1alpha1.Group{Reason: string(key.reason), Queue: text(key.queue), SampleID: deadletter.Fingerprint(deadLetter.Delivery)}
 		if key.has {
-			shown, _, truncated := beginningOf([]byte(value), maxValueBytes)
-			group.Value, group.ValueTruncated = &shown, truncated
+			shown, encoding, truncated := beginningOf([]byte(value), maxValueBytes)
+			group.Value, group.ValueInexact = &shown, truncated || encoding == v1alpha1.Base64 || !key.isText
 		}
 		c.groups[key] = group
 		c.order = append(c.order, key)

@@ -42,6 +42,22 @@ func TestSummary(t *testing.T) {
 	}, groups)
 }
 
+// A value that a requirement of the header cannot name is not shown as if it could. A list is not a missing header.
+func TestSummaryOfValuesWithoutText(t *testing.T) {
+	t.Parallel()
+	binary, list, none := parked("n", "\xff\x00"), parked("n", []any{"a"}), parked("other", "a")
+	c := newCounter("n")
+	for _, message := range []*amqp.Delivery{&binary, &list, &none} {
+		c.add(orders.Read(message))
+	}
+	groups, _ := c.largest()
+	topologytest.Equal(t, "groups", []v1alpha1.Group{
+		{Reason: "Parked", Queue: "orders", Value: new("/wA="), ValueInexact: true, Count: 1, SampleID: deadletter.Fingerprint(&binary)},
+		{Reason: "Parked", Queue: "orders", Value: new(""), ValueInexact: true, Count: 1, SampleID: deadletter.Fingerprint(&list)},
+		{Reason: "Parked", Queue: "orders", Count: 1, SampleID: deadletter.Fingerprint(&none)},
+	}, groups)
+}
+
 // A header with a different value on each message makes neither the response nor the memory large.
 func TestSummaryOfManyGroups(t *testing.T) {
 	t.Parallel()
@@ -69,10 +85,10 @@ func TestSummaryOfLongValues(t *testing.T) {
 	groups, others := c.largest()
 	topologytest.Equal(t, "others", int64(0), others)
 	topologytest.Equal(t, "groups", []v1alpha1.Group{
-		{Reason: "Parked", Queue: "orders", Value: &whole, ValueTruncated: true, Count: 3, SampleID: deadletter.Fingerprint(&longer)},
-		{Reason: "Parked", Queue: "orders", Value: &whole, ValueTruncated: true, Count: 2, SampleID: deadletter.Fingerprint(&other)},
+		{Reason: "Parked", Queue: "orders", Value: &whole, ValueInexact: true, Count: 3, SampleID: deadletter.Fingerprint(&longer)},
+		{Reason: "Parked", Queue: "orders", Value: &whole, ValueInexact: true, Count: 2, SampleID: deadletter.Fingerprint(&other)},
 		{
-			Reason: "Parked", Queue: "orders", Value: new(text(strings.Repeat("\xff", maxValueBytes))), ValueTruncated: true, Count: 1,
+			Reason: "Parked", Queue: "orders", Value: new(text(strings.Repeat("\xff", maxValueBytes))), ValueInexact: true, Count: 1,
 			SampleID: deadletter.Fingerprint(&binary),
 		},
 		{Reason: "Parked", Queue: "orders", Value: &whole, Count: 1, SampleID: deadletter.Fingerprint(&exact)},

@@ -45,7 +45,7 @@ var _ = Describe("kubectl warren dlq, browsing", func() {
 
 		w.eventuallyWarren(SatisfyAll(HaveField("Code", 0),
 			HaveField("Out", HavePrefix("Queue orders.dlq: 3 messages.\n\nREASON   QUEUE   N   COUNT   REDRIVEN   OLDEST   NEWEST   SAMPLE\n")),
-			HaveField("ErrOut", ContainSubstring("--died-reason Parked --header n=0\n"))), "dlq", "show", "orders", "--group-by=n", editor)
+			HaveField("ErrOut", ContainSubstring(`--died-reason Parked --expression 'origin.queue == ""' --header n=0`+"\n"))), "dlq", "show", "orders", "--group-by=n", editor)
 
 		listed := func(out string) (list deadletters.DeadLetterList, err error) {
 			err = json.Unmarshal([]byte(out), &list)

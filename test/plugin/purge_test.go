@@ -123,7 +123,7 @@ var _ = Describe("kubectl warren dlq purge", func() {
 		w.park("orders.dlq", 200)
 		detached, name := w.purge()
 		Expect(detached.command.Process.Signal(interrupt)).To(Succeed())
-		Expect(detached.wait()).To(SatisfyAll(HaveField("Code", 0),
+		Expect(detached.wait()).To(SatisfyAll(HaveField("Code", 130),
 			HaveField("ErrOut", ContainSubstring("Purge \""+name+"\" continues without this command")),
 			HaveField("ErrOut", ContainSubstring("kubectl warren dlq follow purge/"+name)),
 			HaveField("ErrOut", ContainSubstring("kubectl warren dlq cancel purge/"+name))))

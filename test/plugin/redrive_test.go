@@ -144,7 +144,7 @@ var _ = Describe("kubectl warren dlq", func() {
 		detached := w.move()
 		name := w.redrives()[0].Name
 		Expect(detached.command.Process.Signal(interrupt)).To(Succeed())
-		Expect(detached.wait()).To(SatisfyAll(HaveField("Code", 0),
+		Expect(detached.wait()).To(SatisfyAll(HaveField("Code", 130),
 			HaveField("ErrOut", ContainSubstring("continues without this command")),
 			HaveField("ErrOut", ContainSubstring("kubectl warren dlq cancel "+name))))
 		Expect(w.warren("__complete", "dlq", "cancel", "").Out).To(HavePrefix(name + "\n"))

@@ -111,8 +111,10 @@ type Group struct {
 	Queue string `json:"queue,omitempty"`
 	// value of the header, in base64 if it is not UTF-8; absent if the messages lack the header.
 	Value *string `json:"value,omitempty"`
-	// valueTruncated is true if value has only the first 1024 bytes. Messages in one group have the same whole value.
-	ValueTruncated bool `json:"valueTruncated,omitempty"`
+	// valueInexact is true if value is not the whole text of the header: it has only the first 1024 bytes, is in base64, or is empty
+	// because the header is a list, a table or a time. Then no requirement of a header selects exactly this group. Messages in one
+	// group have the same whole value, except lists, tables and times.
+	ValueInexact bool `json:"valueInexact,omitempty"`
 	// count is the number of messages in the group.
 	Count int64 `json:"count"`
 	// redriven is how many of these messages were moved back before, and failed again.

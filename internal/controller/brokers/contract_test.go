@@ -251,7 +251,7 @@ var promises = map[string]func(t *testing.T, b side){
 		}}
 		browsed, err := b.Browse(t.Context(), b.cluster(), config)
 		topologytest.Equal(t, "error", nil, err)
-		topologytest.Equal(t, "browsed", mover.Browsed{Ready: 1}, browsed)
+		topologytest.Equal(t, "browsed", mover.Browsed{Ready: 1, Examined: 1}, browsed)
 		topologytest.Equal(t, "seen", 1, seen)
 		b.awaitReady(t, "orders", 1)
 		config.Queue = "absent"

@@ -111,6 +111,11 @@ func Headers(given []string) ([]v1alpha1.HeaderRequirement, error) {
 	return requirements, nil
 }
 
+// IsHeaderName reports whether the parameters can name a header.
+func IsHeaderName(name string) bool {
+	return !strings.Contains(name, "=") && !strings.HasPrefix(name, "!") && !strings.HasSuffix(name, "!")
+}
+
 func headerOf(text string) v1alpha1.HeaderRequirement {
 	name, value, compared := strings.Cut(text, "=")
 	switch {

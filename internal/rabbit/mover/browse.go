@@ -34,6 +34,9 @@ type Browsed struct {
 	Ready int
 	// Unseen is how many of the requested messages did not arrive because other consumers took them.
 	Unseen int
+	// Examined is how many messages were visited or are too large. A later pass with a smaller prefetch begins again at the head of the
+	// queue.
+	Examined int
 	// TooLarge is how many messages were not visited because their body is larger than amqpconn.LargestBody.
 	TooLarge int
 	// Consumers is how many other consumers the queue had at the beginning or at the end, whichever is more. Browse cannot see the
@@ -76,8 +79,6 @@ type browse struct {
 	found Browsed
 	// isCounted: the messages of the queue were counted before the first was taken.
 	isCounted bool
-	// seen is how many messages were visited or are too large. A later pass with a smaller prefetch begins again at the head of the queue.
-	seen int
 }
 
 // countReady counts the messages to browse.
@@ -130,10 +131,10 @@ func (p *pass) countAgain(ctx context.Context) error {
 // large.
 func (p *pass) visit(message *amqp.Delivery, tooLarge bool) {
 	p.browse.found.Ready = max(p.browse.found.Ready, p.taken)
-	if p.stopping || p.taken <= p.browse.seen {
+	if p.stopping || p.taken <= p.browse.found.Examined {
 		return
 	}
-	p.browse.seen = p.taken
+	p.browse.found.Examined = p.taken
 	switch {
 	case tooLarge:
 		p.browse.found.TooLarge++

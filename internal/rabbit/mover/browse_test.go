@@ -47,7 +47,7 @@ func TestBrowse(t *testing.T) {
 			for range 2 {
 				seen, found, err := browseSource(t.Context(), t, vh, func(c *BrowseConfig) { c.MaxMessages = most })
 				topologytest.Equal(t, "error", nil, err)
-				topologytest.Equal(t, "found", Browsed{Ready: messages}, found)
+				topologytest.Equal(t, "found", Browsed{Ready: messages, Examined: min(most, messages)}, found)
 				topologytest.Equal(t, "seen", bodies(messages)[:min(most, messages)], seen)
 			}
 		}
@@ -69,7 +69,7 @@ func TestBrowseOfAQueueThatWasNotCounted(t *testing.T) {
 			c.MaxMessages, c.Dial = 20, dialer(t, vh, proxy.URI)
 		})
 		topologytest.Equal(t, "error", nil, err)
-		topologytest.Equal(t, "found", Browsed{Ready: 50}, found)
+		topologytest.Equal(t, "found", Browsed{Ready: 50, Examined: 20}, found)
 		topologytest.Equal(t, "seen", bodies(20), seen)
 
 		vh.Purge(source)
@@ -78,7 +78,7 @@ func TestBrowseOfAQueueThatWasNotCounted(t *testing.T) {
 			c.MaxMessages, c.Dial, c.Visit = 1000, dialer(t, vh, proxy.URI), func(int, *amqp.Delivery) bool { return false }
 		})
 		topologytest.Equal(t, "error", nil, err)
-		topologytest.Equal(t, "found by a browse of one message", Browsed{Ready: 50}, found)
+		topologytest.Equal(t, "found by a browse of one message", Browsed{Ready: 50, Examined: 1}, found)
 	})
 }
 
@@ -92,7 +92,7 @@ func TestManyBrowses(t *testing.T) {
 			most := []int{10, 200, 1, 100}[round%4]
 			seen, found, err := browseSource(t.Context(), t, vh, func(c *BrowseConfig) { c.MaxMessages = most })
 			topologytest.Equal(t, "error", nil, err)
-			topologytest.Equal(t, "found", Browsed{Ready: 200}, found)
+			topologytest.Equal(t, "found", Browsed{Ready: 200, Examined: min(most, 200)}, found)
 			topologytest.Equal(t, "seen", bodies(200)[:most], seen)
 		}
 		topologytest.Equal(t, "source", bodies(200), drained(t, vh, source, 200))
@@ -118,7 +118,7 @@ func TestBrowseWhileDeliveriesAreOnTheirWay(t *testing.T) {
 		})
 		seen, found, err := browseSource(t.Context(), t, vh, func(c *BrowseConfig) { c.Dial = dialer(t, vh, proxy.URI) })
 		topologytest.Equal(t, "error", nil, err)
-		topologytest.Equal(t, "found", Browsed{Ready: 10}, found)
+		topologytest.Equal(t, "found", Browsed{Ready: 10, Examined: 10}, found)
 		topologytest.Equal(t, "seen", bodies(10), seen)
 	})
 }
@@ -201,7 +201,7 @@ func TestBrowseBesideAConsumer(t *testing.T) {
 		began := time.Now()
 		seen, found, err := browseSource(t.Context(), t, vh, func(*BrowseConfig) {})
 		topologytest.Equal(t, "error", nil, err)
-		topologytest.Equal(t, "found", Browsed{Ready: 6, Consumers: 1}, found)
+		topologytest.Equal(t, "found", Browsed{Ready: 6, Examined: 6, Consumers: 1}, found)
 		topologytest.Equal(t, "seen", bodies(10)[4:], seen)
 		if took := time.Since(began); took > within {
 			t.Errorf("the browse took %v", took)
@@ -329,6 +329,6 @@ func TestABrowseTellsOfConsumersThatComeLater(t *testing.T) {
 			}
 		})
 		topologytest.Equal(t, "error", nil, err)
-		topologytest.Equal(t, "found", Browsed{Ready: 5, Consumers: 1}, found)
+		topologytest.Equal(t, "found", Browsed{Ready: 5, Examined: 5, Consumers: 1}, found)
 	})
 }

@@ -632,7 +632,7 @@ func TestMessageThatIsTooLarge(t *testing.T) {
 		topologytest.Equal(t, "error of a browse", nil, err)
 		topologytest.Equal(t, "seen", []string{"before", "behind"}, seen)
 		topologytest.Equal(t, "positions", []int{0, 2}, positions)
-		topologytest.Equal(t, "found", Browsed{Ready: 3, TooLarge: 1}, found)
+		topologytest.Equal(t, "found", Browsed{Ready: 3, Examined: 3, TooLarge: 1}, found)
 		progress, err := start(t, vh, func(c *Config) {
 			c.Filter = toDestination{skip: func(body string) string {
 				return map[string]string{"": "Other", "before": "Early", "behind": "Late"}[body]

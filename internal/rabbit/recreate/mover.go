@@ -12,6 +12,7 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"github.com/warren-mq/warren/consumer/contract"
+	"github.com/warren-mq/warren/internal/deadletter"
 	"github.com/warren-mq/warren/internal/rabbit/brokererr"
 	"github.com/warren-mq/warren/internal/rabbit/mover"
 	"github.com/warren-mq/warren/internal/rabbit/retry"
@@ -171,12 +172,9 @@ func (copier) Skips(*amqp.Delivery, int64) string { return "" }
 // errAMQP10 is about a message with AMQP 1.0 sections, which AMQP 0-9-1 would lose.
 var errAMQP10 = errors.New("a message has AMQP 1.0 sections, which cannot be moved")
 
-// typeAMQP10 is the type that RabbitMQ gives a message of AMQP 1.0 whose body it cannot translate.
-const typeAMQP10 = "amqp-1.0"
-
 // Copy returns the message to publish.
 func (c copier) Copy(message *amqp.Delivery, seq int64) (contract.Route, amqp.Publishing, error) {
-	if message.Type == typeAMQP10 {
+	if message.Type == deadletter.TypeAMQP10 {
 		return contract.Route{}, amqp.Publishing{}, errAMQP10
 	}
 	headers := amqp.Table{}

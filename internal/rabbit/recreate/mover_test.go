@@ -11,6 +11,7 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"github.com/warren-mq/warren/consumer/contract"
+	"github.com/warren-mq/warren/internal/deadletter"
 	"github.com/warren-mq/warren/internal/rabbit/mover"
 )
 
@@ -100,7 +101,7 @@ func TestCopyOfAMessage(t *testing.T) {
 	}
 
 	t.Run("refuses a message of AMQP 1.0", func(t *testing.T) {
-		_, _, err := copier{}.Copy(&amqp.Delivery{Type: typeAMQP10}, 1)
+		_, _, err := copier{}.Copy(&amqp.Delivery{Type: deadletter.TypeAMQP10}, 1)
 		if !errors.Is(err, errAMQP10) {
 			t.Error(err)
 		}

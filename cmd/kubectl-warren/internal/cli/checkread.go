@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"slices"
@@ -56,8 +57,8 @@ func (r *checkReader) installation(ctx context.Context) ([]check.Result, error) 
 // leftovers lists the objects whose deletion needs a manager.
 func (r *checkReader) leftovers(ctx context.Context) ([]check.Result, error) {
 	operator := r.readOperator(ctx)
-	redrives, purges, err := r.redrivesAndPurges(ctx, r.all)
-	if err != nil {
+	redrives, purges, forbidden, err := jobs.List(ctx, r, r.inNamespace(r.all)...)
+	if err := errors.Join(err, forbidden); err != nil {
 		return nil, err
 	}
 	queues, connections, err := r.resources(ctx)

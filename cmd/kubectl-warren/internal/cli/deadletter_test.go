@@ -119,13 +119,13 @@ func TestGroupFlags(t *testing.T) {
 		group   v1alpha1.Group
 		want    string
 	}{
-		"a reason":             {"", v1alpha1.Group{Reason: "Parked"}, "--died-reason Parked"},
+		"a reason":             {"", v1alpha1.Group{Reason: "Parked"}, `--died-reason Parked --expression 'origin.queue == ""'`},
 		"a queue":              {"", v1alpha1.Group{Reason: "Rejected", Queue: "orders"}, `--died-reason Rejected --expression 'origin.queue == "orders"'`},
-		"a value":              {"kind", v1alpha1.Group{Reason: "Parked", Value: new("a.b/c-1")}, "--died-reason Parked --header kind=a.b/c-1"},
-		"no header":            {"kind", v1alpha1.Group{Reason: "Parked"}, "--died-reason Parked --header '!kind'"},
+		"a value":              {"kind", v1alpha1.Group{Reason: "Parked", Value: new("a.b/c-1")}, `--died-reason Parked --expression 'origin.queue == ""' --header kind=a.b/c-1`},
+		"no header":            {"kind", v1alpha1.Group{Reason: "Parked"}, `--died-reason Parked --expression 'origin.queue == ""' --header '!kind'`},
 		"a command as value":   {"kind", v1alpha1.Group{Reason: "Parked", Value: new("$(reboot)")}, ""},
 		"a list as value":      {"kind", v1alpha1.Group{Reason: "Parked", Value: new("a,b")}, ""},
-		"a truncated value":    {"kind", v1alpha1.Group{Reason: "Parked", Value: new("a"), ValueTruncated: true}, ""},
+		"an inexact value":     {"kind", v1alpha1.Group{Reason: "Parked", Value: new("a"), ValueInexact: true}, ""},
 		"an empty value":       {"kind", v1alpha1.Group{Reason: "Parked", Value: new("")}, ""},
 		"a command as queue":   {"", v1alpha1.Group{Reason: "Parked", Queue: "'; reboot"}, ""},
 		"a command as header":  {"`reboot`", v1alpha1.Group{Reason: "Parked"}, ""},

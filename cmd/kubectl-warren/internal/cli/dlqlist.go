@@ -17,6 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/warren-mq/warren/api/deadletters/v1alpha1"
+	"github.com/warren-mq/warren/cmd/kubectl-warren/internal/jobs"
 	"github.com/warren-mq/warren/internal/deadletterapi/listing"
 )
 
@@ -88,18 +89,18 @@ func (l *listCommand) run(ctx context.Context, names []string) error {
 	return l.print(list.Items, true)
 }
 
-// list returns the dead-letter queues. If the user may not list Redrives, it leaves out the messages under way.
+// list returns the dead-letter queues. If the user may not list Redrives or Purges, it leaves out the messages under way.
 func (l *listCommand) list(ctx context.Context, kube session) (*v1alpha1.DeadLetterQueueList, error) {
 	queues, err := kube.consumerQueues(ctx, l.all)
 	if err != nil {
 		return nil, err
 	}
-	redrives, purges, err := kube.redrivesAndPurges(ctx, l.all)
+	redrives, purges, forbidden, err := jobs.List(ctx, kube, kube.inNamespace(l.all)...)
 	if err != nil && !apierrors.IsForbidden(err) {
 		return nil, err
 	}
 	list := listing.List(queues.Items, redrives, purges)
-	if err != nil {
+	if err != nil || forbidden != nil {
 		for i := range list.Items {
 			list.Items[i].UnderWay = nil
 		}

@@ -153,10 +153,10 @@ func headerText(group v1alpha1.Group) string {
 	switch {
 	case group.Value == nil:
 		return "<none>"
+	case group.ValueInexact:
+		return printable.Text(*group.Value) + "…"
 	case *group.Value == "":
 		return `""`
-	case group.ValueTruncated:
-		return printable.Text(*group.Value) + "…"
 	}
 	return printable.Text(*group.Value)
 }
@@ -166,7 +166,7 @@ func age(now time.Time, at *metav1.Time) string {
 	if at == nil {
 		return "-"
 	}
-	return duration.HumanDuration(now.Sub(at.Time))
+	return duration.HumanDuration(max(0, now.Sub(at.Time))) // clocks differ
 }
 
 // plainWord matches names and values that need no quoting in a shell or in --header. Publishers control these values.
@@ -189,12 +189,9 @@ func nextOf(queue v1alpha1.DeadLetterQueue, namespace string) string {
 		queue.Name, namespace, selection)
 }
 
-// groupFlags returns the flags of a Redrive that select a group; false if the header's value needs quoting in a shell, or is truncated.
+// groupFlags returns the flags of a Redrive that select a group; false if the header's value needs quoting in a shell, or is inexact.
 func groupFlags(groupBy string, group v1alpha1.Group) (flags string, isPlain bool) {
-	flags = "--died-reason " + group.Reason
-	if group.Queue != "" {
-		flags += fmt.Sprintf(` --expression 'origin.queue == "%s"'`, group.Queue)
-	}
+	flags = fmt.Sprintf(`--died-reason %s --expression 'origin.queue == "%s"'`, group.Reason, group.Queue)
 	isPlain = plainWord.MatchString(group.Reason) && (group.Queue == "" || plainWord.MatchString(group.Queue))
 	switch {
 	case groupBy == "":
@@ -203,5 +200,5 @@ func groupFlags(groupBy string, group v1alpha1.Group) (flags string, isPlain boo
 		return flags + fmt.Sprintf(" --header '!%s'", groupBy), isPlain && plainWord.MatchString(groupBy)
 	}
 	return flags + fmt.Sprintf(" --header %s=%s", groupBy, *group.Value),
-		isPlain && plainWord.MatchString(groupBy) && plainWord.MatchString(*group.Value) && !group.ValueTruncated
+		isPlain && plainWord.MatchString(groupBy) && plainWord.MatchString(*group.Value) && !group.ValueInexact
 }

@@ -28,6 +28,8 @@ const (
 	exitCancelled = 4
 	// exitIncomplete: a Redrive or a Purge has finished, but messages failed or may not have been seen.
 	exitIncomplete = 5
+	// exitStopped: a signal ended the command before the Redrive or Purge ended. Shells use this code for Ctrl-C.
+	exitStopped = 130
 )
 
 // exitCodes describes the exit codes, for the help of commands.
@@ -37,7 +39,8 @@ const exitCodes = `Exit codes:
   2  plan, diff or contract --check found differences, or a check failed
   3  a Redrive or a Purge failed, or waits until you fix the cause
   4  a Redrive or a Purge was cancelled
-  5  a Redrive or a Purge finished, but messages failed or may not have been seen`
+  5  a Redrive or a Purge finished, but messages failed or may not have been seen
+  130  a signal such as Ctrl-C ended the command before the Redrive or Purge had ended`
 
 // exit is an error with an exit code. Its err is nil if the command has printed the reason already.
 type exit struct {

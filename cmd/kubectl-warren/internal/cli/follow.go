@@ -14,7 +14,7 @@ import (
 	"github.com/warren-mq/warren/cmd/kubectl-warren/internal/printable"
 )
 
-// follow prints the progress of a job until it ends, and returns the job. It returns nil if the command is stopped first.
+// follow prints the progress of a job until it ends, and returns the job. If the command is stopped first, it returns nil and the exit code.
 func follow(ctx context.Context, kube session, streams genericiooptions.IOStreams, j jobs.Job) (*jobs.Job, error) {
 	progress := &progress{out: streams.ErrOut, terminal: isTerminal(streams.ErrOut)}
 	last, err := kube.await(ctx, j, func(now jobs.Job) bool {
@@ -29,7 +29,7 @@ func follow(ctx context.Context, kube session, streams genericiooptions.IOStream
 		printf(streams.ErrOut, "%s %q continues without this command. To watch it, or to cancel it:\n"+
 			"  kubectl warren dlq follow %s --namespace %s\n  kubectl warren dlq cancel %s --namespace %s\n",
 			j.Noun(), j.Name, argumentOf(j), kube.namespace, argumentOf(j), kube.namespace)
-		return nil, nil
+		return nil, &exit{code: exitStopped}
 	}
 	return last, sayEnd(streams, *last)
 }

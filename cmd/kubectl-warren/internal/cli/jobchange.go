@@ -89,7 +89,7 @@ func (c *cluster) cancelJob(ctx context.Context, streams genericiooptions.IOStre
 	}
 	if ended == nil {
 		printf(streams.ErrOut, "%s %q ends without this command.\n", cancelled.Noun(), cancelled.Name)
-		return nil
+		return &exit{code: exitStopped}
 	}
 	printf(streams.Out, "%s\n", readyText(*ended))
 	return nil

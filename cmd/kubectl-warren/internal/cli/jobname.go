@@ -61,19 +61,8 @@ func (s session) job(ctx context.Context, argument string) (jobs.Job, error) {
 	return jobs.Job{}, usageError("there are a Redrive and a Purge %q: want redrive/%[1]s or purge/%[1]s", argument)
 }
 
-// jobs returns the Redrives and Purges of the namespace, or of all. It leaves out Purges if the user may not list them.
+// jobs returns the Redrives and Purges of the namespace, or of all. It leaves out a kind that the user may not list.
 func (s session) jobs(ctx context.Context, all bool) ([]jobs.Job, error) {
-	redrives, purges, err := s.redrivesAndPurges(ctx, all)
+	redrives, purges, _, err := jobs.List(ctx, s, s.inNamespace(all)...)
 	return jobs.All(redrives, purges), err
-}
-
-func (s session) redrivesAndPurges(ctx context.Context, all bool) ([]v1alpha1.Redrive, []v1alpha1.Purge, error) {
-	redrives, purges := &v1alpha1.RedriveList{}, &v1alpha1.PurgeList{}
-	if err := s.List(ctx, redrives, s.inNamespace(all)...); err != nil {
-		return nil, nil, err
-	}
-	if err := s.List(ctx, purges, s.inNamespace(all)...); err != nil && !apierrors.IsForbidden(err) {
-		return nil, nil, err
-	}
-	return redrives.Items, purges.Items, nil
 }

@@ -24,7 +24,7 @@ var partialTexts = map[v1alpha1.PartialReason]string{
 // sharedTexts describe messages of a shared queue that were left out.
 var sharedTexts = map[string]string{
 	"OtherOrigin": "from queues of other ConsumerQueues",
-	"NoOrigin":    "of unknown origin, which --unknown-origin selects",
+	"NoOrigin":    "of unknown origin, which the flag --unknown-origin of `dlq peek` and `dlq redrive` selects",
 }
 
 // The reasons to leave out messages that the selector could not evaluate.

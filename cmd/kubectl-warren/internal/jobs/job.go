@@ -1,9 +1,12 @@
 package jobs
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/utils/ptr"
@@ -76,6 +79,21 @@ func Of(object client.Object) Job {
 		return ofPurge(purge)
 	}
 	return ofRedrive(object.(*v1alpha1.Redrive))
+}
+
+// List lists Redrives and Purges. If the user may not list one of the two kinds, List leaves it out, and forbidden says why.
+func List(
+	ctx context.Context, reader client.Reader, options ...client.ListOption,
+) (redrives []v1alpha1.Redrive, purges []v1alpha1.Purge, forbidden, err error) {
+	redriveList, purgeList := &v1alpha1.RedriveList{}, &v1alpha1.PurgeList{}
+	redrivesErr, purgesErr := reader.List(ctx, redriveList, options...), reader.List(ctx, purgeList, options...)
+	switch {
+	case purgesErr != nil && !apierrors.IsForbidden(purgesErr):
+		return nil, nil, nil, purgesErr
+	case redrivesErr != nil && (purgesErr != nil || !apierrors.IsForbidden(redrivesErr)):
+		return nil, nil, nil, redrivesErr
+	}
+	return redriveList.Items, purgeList.Items, errors.Join(redrivesErr, purgesErr), nil
 }
 
 // All describes Redrives and Purges, in their order.

@@ -22,7 +22,7 @@ func Approve(cq *v1alpha1.ConsumerQueue, hash string) (string, error) {
 	case cq.Status.Recreation.IsUnderWay():
 		return "", fmt.Errorf("%s: the recreation is under way. See kubectl warren status %s", named, cq.Name)
 	case cq.Status.ObservedGeneration != cq.Generation:
-		return "", fmt.Errorf("%s: Warren has not seen the newest spec yet. Run the command again in a few seconds", named)
+		return "", fmt.Errorf("%s: Warren has not seen the newest spec yet. Try again in a few seconds", named)
 	case cq.Status.PlanHash == "":
 		return "", fmt.Errorf("%s: no queue has to be recreated", named)
 	case hash != "" && hash != cq.Status.PlanHash:

@@ -44,7 +44,7 @@ func TestApprovalAndAbort(t *testing.T) {
 		},
 		"approve a spec that Warren has not seen": {
 			change: func(cq *v1alpha1.ConsumerQueue) { cq.Generation++ },
-			say:    approve, want: "ConsumerQueue shop/orders: Warren has not seen the newest spec yet. Run the command again in a few seconds",
+			say:    approve, want: "ConsumerQueue shop/orders: Warren has not seen the newest spec yet. Try again in a few seconds",
 		},
 		"approve what is under way": {
 			change: func(cq *v1alpha1.ConsumerQueue) { cq.Status.Recreation = underWay },

@@ -10,19 +10,16 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/warren-mq/warren/api/v1alpha1"
 	"github.com/warren-mq/warren/cmd/kubectl-warren/internal/jobs"
 )
 
-// listJobs returns the Redrives and Purges of a namespace, the newest first.
+// listJobs returns the Redrives and Purges of a namespace, the newest first. It leaves out a kind that the user may not list.
 func (s *Server) listJobs(ctx context.Context, namespace string) ([]jobs.Job, error) {
-	redrives, purges := &v1alpha1.RedriveList{}, &v1alpha1.PurgeList{}
-	for _, list := range []client.ObjectList{redrives, purges} {
-		if err := s.Kube.List(ctx, list, client.InNamespace(namespace)); err != nil {
-			return nil, err
-		}
+	redrives, purges, _, err := jobs.List(ctx, s.Kube, client.InNamespace(namespace))
+	if err != nil {
+		return nil, err
 	}
-	all := jobs.All(redrives.Items, purges.Items)
+	all := jobs.All(redrives, purges)
 	slices.SortStableFunc(all, func(a, b jobs.Job) int { return b.Created.Compare(a.Created) })
 	return all, nil
 }

@@ -247,6 +247,31 @@ func TestJobsAreLimitedToTheConfirmedNumber(t *testing.T) {
 	}
 }
 
+// A double click, or a form that is sent again, creates one job.
+func TestAConfirmationCreatesOneJob(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, orders(500))
+	recorder := httptest.NewRecorder()
+	confirmed := confirmPage{request: request{Kind: jobs.Redrive, Namespace: "shop", Name: "orders"}, Count: 5, JobName: "orders-x7k2"}
+	if err := render(recorder, "confirm", confirmed); err != nil {
+		t.Fatal(err)
+	}
+	form := url.Values{}
+	for _, field := range regexp.MustCompile(`type="hidden" name="(.*?)" value="(.*?)"`).FindAllStringSubmatch(recorder.Body.String(), -1) {
+		form.Add(field[1], field[2])
+	}
+	for range 2 {
+		page := path("namespaces", "shop", "queues", "orders", "redrive")
+		to := s.respond(s.request(http.MethodPost, page, form)).Header().Get("Location")
+		if to != path("namespaces", "shop", "jobs", "redrive", "orders-x7k2") {
+			t.Errorf("leads to %q", to)
+		}
+	}
+	if created, err := s.listJobs(t.Context(), "shop"); err != nil || len(created) != 1 {
+		t.Errorf("jobs %+v, %v", created, err)
+	}
+}
+
 // Messages can be moved to each delay tier, and to other ConsumerQueues of the namespace.
 func TestDestinationsOfTheForm(t *testing.T) {
 	t.Parallel()
@@ -355,7 +380,7 @@ func TestGroupsLeadToTheirMessages(t *testing.T) {
 	s.summary.Summary.Groups = []deadletters.Group{
 		{Reason: "Parked", Queue: "orders", Value: new("a=b"), Count: 1, SampleID: "aaaaaaaaaaaaaaaa"},
 		{Reason: "Rejected", Count: 1, SampleID: "bbbbbbbbbbbbbbbb"},
-		{Reason: "Parked", Value: new("long"), ValueTruncated: true, Count: 1, SampleID: "cccccccccccccccc"},
+		{Reason: "Parked", Value: new("long"), ValueInexact: true, Count: 1, SampleID: "cccccccccccccccc"},
 	}
 	page := path("namespaces", "shop", "queues", "orders")
 	_, body := s.do(http.MethodGet, page, nil)
@@ -386,6 +411,18 @@ func TestGroupsLeadToTheirMessages(t *testing.T) {
 	if difference := cmp.Diff([]url.Values{with(parked), parked, with(rejected), rejected}, lists); difference != "" {
 		t.Errorf("asked (-want +got):\n%s", difference)
 	}
+}
+
+// The positions of a filtered list do not show where the page before begins.
+func TestLinksToOtherPages(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, orders(500))
+	s.messages = func(url.Values) deadletters.DeadLetterList {
+		return deadletters.DeadLetterList{NextPosition: new(int64(140))}
+	}
+	page := path("namespaces", "shop", "queues", "orders")
+	s.expect(page+"?position=120", "First page ← Previous Next →")
+	s.expect(page+"?position=120&reason=Parked", "First page Next →")
 }
 
 // The page shows above the list which messages the selector could not evaluate.
@@ -493,7 +530,7 @@ func TestRecreationPage(t *testing.T) {
 		"approve": {
 			cq:    recreated(waiting, v1alpha1.ReasonApprovalNeeded, "plan sha256:6f1c waits for an approval"),
 			hides: "Consumers",
-			shows: []string{"Recreation of queue orders Waiting", "plan sha256:6f1c waits for an approval", "Approve plan sha256:6f1c", "Abort"},
+			shows: []string{"Recreation of queue orders Waiting", "plan sha256:6f1c waits for an approval", "Plan to approve sha256:6f1c", "Abort"},
 			form:  url.Values{"do": {"approve"}, "plan": {"sha256:6f1c"}}, code: http.StatusSeeOther, want: map[string]string{approve: "sha256:6f1c"},
 		},
 		"approve another plan": {

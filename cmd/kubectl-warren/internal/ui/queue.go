@@ -12,6 +12,7 @@ import (
 	"strconv"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 
@@ -64,8 +65,8 @@ type queuePage struct {
 	ListNotices []string
 	DeadLetters []messageRow
 	Position    int64
-	Previous    string // links; empty if there is no such page
-	Next        string
+	// First, Previous and Next are links; empty if there is no such page, or its position is unknown.
+	First, Previous, Next string
 }
 
 // group is a row of the summary.
@@ -118,7 +119,10 @@ func (s *Server) queue(w http.ResponseWriter, r *http.Request) error {
 			page.Advisories = append(page.Advisories, advisory)
 		}
 	}
-	all, _ := s.listJobs(r.Context(), namespace) // a user without permission sees none
+	all, err := s.listJobs(r.Context(), namespace)
+	if err != nil && !apierrors.IsForbidden(err) { // permission to list these is optional
+		return err
+	}
 	page.addJobs(all)
 	if r.Header.Get("HX-Request") != "" {
 		return page.refresh(w)
@@ -192,7 +196,7 @@ func (p *queuePage) summarize(ctx context.Context, asked *deadletterclient.Clien
 	}
 	for _, each := range counted.Summary.Groups {
 		row := group{Group: each, OldestAt: timeOf(each.Oldest), NewestAt: timeOf(each.Newest)}
-		if !each.ValueTruncated {
+		if !each.ValueInexact {
 			row.Query = template.URL(p.selectionOf(each).values().Encode())
 		}
 		p.Groups = append(p.Groups, row)
@@ -245,7 +249,10 @@ func (p *queuePage) list(ctx context.Context, asked *deadletterclient.Client, gi
 		p.Next = p.pageAt(*answer.NextPosition)
 	}
 	if p.Position > 0 {
-		p.Previous = p.pageAt(max(0, p.Position-pageLimit))
+		p.First = p.pageAt(0)
+		if p.Selection.IsAll() && len(answer.Skipped) == 0 { // otherwise the length of the page before is unknown
+			p.Previous = p.pageAt(max(0, p.Position-pageLimit))
+		}
 	}
 	return nil
 }

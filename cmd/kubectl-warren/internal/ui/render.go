@@ -137,7 +137,7 @@ func ago(at time.Time) string {
 	if at.IsZero() {
 		return ""
 	}
-	return duration.HumanDuration(time.Since(at)) + " ago"
+	return duration.HumanDuration(max(0, time.Since(at))) + " ago" // clocks differ
 }
 
 // stamp formats a time as RFC 3339.

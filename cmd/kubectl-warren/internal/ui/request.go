@@ -11,8 +11,10 @@ import (
 	"strings"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/apimachinery/pkg/util/rand"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/warren-mq/warren/api/v1alpha1"
@@ -123,6 +125,9 @@ func tiersOf(cq *v1alpha1.ConsumerQueue) []string {
 	return delays
 }
 
+// parameterJobName is the field of confirmPage.JobName.
+const parameterJobName = "jobName"
+
 // uncounted replaces the number in the confirmation if the messages cannot be counted.
 const uncounted = "all"
 
@@ -136,6 +141,8 @@ type confirmPage struct {
 	Uncounted bool
 	// Mistyped is the input of the user if it is not the number.
 	Mistyped string
+	// JobName is the name of the job to create. A confirmation that is sent twice names the same job.
+	JobName string
 }
 
 func (p confirmPage) DestinationText() string { return jobs.DestinationText(p.destination()) }
@@ -154,7 +161,7 @@ func (s *Server) request(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	page := confirmPage{request: asked}
+	page := confirmPage{request: asked, JobName: strings.TrimRight(asked.Name[:min(len(asked.Name), 240)], ".-") + "-" + rand.String(10)}
 	if r.PostForm.Has("counted") {
 		if page.Mistyped = mistyped(asked, r.PostForm); page.Mistyped == "" {
 			return s.create(w, r, asked)
@@ -211,7 +218,8 @@ func (s *Server) create(w http.ResponseWriter, r *http.Request, asked request) e
 	if err != nil {
 		return err
 	}
-	if err := s.Kube.Create(r.Context(), object); err != nil {
+	object.SetName(r.PostForm.Get(parameterJobName))
+	if err := s.Kube.Create(r.Context(), object); err != nil && !apierrors.IsAlreadyExists(err) {
 		return err
 	}
 	toJob(w, r, asked.Kind, object)

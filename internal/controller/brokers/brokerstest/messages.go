@@ -7,6 +7,7 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"github.com/warren-mq/warren/internal/rabbit"
+	"github.com/warren-mq/warren/internal/rabbit/amqpconn"
 	"github.com/warren-mq/warren/internal/rabbit/brokererr"
 	"github.com/warren-mq/warren/internal/rabbit/mover"
 	"github.com/warren-mq/warren/internal/rabbit/snapshot"
@@ -67,8 +68,14 @@ func (b *Broker) Browse(ctx context.Context, cluster string, config mover.Browse
 	}
 	b.mu.Unlock()
 	for i := range deadLetters[:min(len(deadLetters), config.MaxMessages)] {
-		if ctx.Err() != nil || !config.Visit(i, &deadLetters[i]) {
+		if ctx.Err() != nil {
 			return browsed, nil //nolint:nilerr // stopping early is not a failure
+		}
+		browsed.Examined++
+		if len(deadLetters[i].Body) > amqpconn.LargestBody {
+			browsed.TooLarge++
+		} else if !config.Visit(i, &deadLetters[i]) {
+			return browsed, nil
 		}
 	}
 	return browsed, nil
