@@ -14,7 +14,8 @@ import (
 	"github.com/warren-mq/warren/cmd/kubectl-warren/internal/printable"
 )
 
-// follow prints the progress of a job until it ends, and returns the job. If the command is stopped first, it returns nil and the exit code.
+// follow prints the progress of a job until it ends, and returns the job. If the command is stopped first, it returns no job, and the
+// error has the exit code.
 func follow(ctx context.Context, kube session, streams genericiooptions.IOStreams, j jobs.Job) (*jobs.Job, error) {
 	progress := &progress{out: streams.ErrOut, terminal: isTerminal(streams.ErrOut)}
 	last, err := kube.await(ctx, j, func(now jobs.Job) bool {
