@@ -15,7 +15,7 @@ import (
 	"github.com/warren-mq/warren/api/v1alpha1"
 )
 
-// A user who may list one kind sees it, and learns that the other one is missing.
+// If the user may list only one kind, List returns it, and says why the other kind is missing.
 func TestList(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
