@@ -36,7 +36,7 @@ func TestAlerts(t *testing.T) {
 		documented = append(documented, name+" "+row[1])
 		meaning[name] = row[2]
 	}
-	words := strings.NewReplacer("24h", "a day", "m", " minutes")
+	words := strings.NewReplacer("1h", "an hour", "m", " minutes")
 	for _, rule := range manifest.Spec.Groups[0].Rules {
 		actual = append(actual, rule.Alert+" "+rule.Labels.Severity)
 		if !strings.Contains(meaning[rule.Alert], words.Replace(rule.For)) {

@@ -114,7 +114,8 @@ func runningCondition(progress mover.Progress, reason, message string) condition
 	case progress.State == mover.Connecting, progress.State == mover.Moving, progress.State == "":
 		return conditions.Unknown(reason, message)
 	}
-	return conditions.Unknown(string(progress.State), progress.Detail) // the names of the other states are reasons, too
+	reason = string(progress.State) // the names of the other states are reasons, too
+	return conditions.Unknown(reason, progress.Detail)
 }
 
 // The pauses between two writes of a status while a task runs.
