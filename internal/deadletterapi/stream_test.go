@@ -73,27 +73,29 @@ func TestStreamToALazyClient(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			client := lazyClient{httptest.NewRecorder(), make(chan struct{}), nil}
-			out := newStream(t.Context(), client)
-			deadLetter := orders.Read(&amqp.Delivery{Body: make([]byte, test.size)})
-			reads, slow := sync.OnceFunc(func() { close(client.reads) }), false
-			for added := range test.messages {
-				if !out.add(added, deadLetter) {
-					topologytest.Equal(t, "unread", true, errors.Is(out.err, errUnread))
-					slow = true
-					reads()
-					topologytest.Equal(t, "error of drain", nil, out.drain())
+			synctest.Test(t, func(t *testing.T) { // a busy machine takes longer than a browse may
+				client := lazyClient{httptest.NewRecorder(), make(chan struct{}), nil}
+				out := newStream(t.Context(), client)
+				deadLetter := orders.Read(&amqp.Delivery{Body: make([]byte, test.size)})
+				reads, slow := sync.OnceFunc(func() { close(client.reads) }), false
+				for added := range test.messages {
+					if !out.add(added, deadLetter) {
+						topologytest.Equal(t, "unread", true, errors.Is(out.err, errUnread))
+						slow = true
+						reads()
+						topologytest.Equal(t, "error of drain", nil, out.drain())
+					}
 				}
-			}
-			reads()
-			topologytest.Equal(t, "slow", test.slow, slow)
-			out.end(browsed{ready: test.messages}, out.err)
-			out.close()
-			count, end := exportedLines(t, client.Body.Bytes(), deadLetter.Body)
-			topologytest.Equal(t, "count", test.messages, count)
-			topologytest.Equal(t, "end", v1alpha1.ExportEnd{
-				Kind: v1alpha1.KindExportEnd, Count: int64(test.messages), Ready: int64(test.messages),
-			}, end)
+				reads()
+				topologytest.Equal(t, "slow", test.slow, slow)
+				out.end(browsed{ready: test.messages}, out.err)
+				out.close()
+				count, end := exportedLines(t, client.Body.Bytes(), deadLetter.Body)
+				topologytest.Equal(t, "count", test.messages, count)
+				topologytest.Equal(t, "end", v1alpha1.ExportEnd{
+					Kind: v1alpha1.KindExportEnd, Count: int64(test.messages), Ready: int64(test.messages),
+				}, end)
+			})
 		})
 	}
 }
