@@ -39,7 +39,7 @@ type Entry struct {
 
 	// Hash identifies the desired form; empty if the object is not desired.
 	Hash string
-	// OlderHash identifies the form for an older RabbitMQ; empty unless Comparison.Upgraded. An object that requires recreation has it.
+	// OlderHash identifies the form of an object that is in sync for an older RabbitMQ only; otherwise empty.
 	OlderHash string
 	// Exchange, Queue or Binding is the desired object. All are nil if Hash is empty.
 	Exchange *topology.Exchange

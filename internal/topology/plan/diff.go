@@ -25,7 +25,9 @@ func Diff(desired topology.Topology, observed vhost.Observed, input Input) Compa
 	older := matchingOlderVersion(comparison, observed, input.Older)
 	if comparison.Upgraded = older != nil; comparison.Upgraded {
 		for i := range comparison.Entries {
-			comparison.Entries[i].OlderHash = older.HashOf(comparison.Entries[i].ID())
+			if entry := &comparison.Entries[i]; entry.State == v1alpha1.StateRecreationRequired {
+				entry.OlderHash = older.HashOf(entry.ID())
+			}
 		}
 	}
 	comparison.collectOrphans(desired, observed, input)

@@ -84,10 +84,11 @@ func changesOf(differences []difference, entry v1alpha1.TopologyEntry) []v1alpha
 		if d.desired != any(absent{}) {
 			change.Desired = vhost.Display(d.desired)
 		}
-		change.Message = fmt.Sprintf("%s; the %s must be recreated", describe(change), strings.ToLower(string(change.Kind)))
+		advice := fmt.Sprintf("the %s must be recreated", strings.ToLower(string(change.Kind)))
 		if entry.Role == v1alpha1.RoleSource {
-			change.Message = fmt.Sprintf("%s; %s", describe(change), sourceAdvice)
+			advice = sourceAdvice
 		}
+		change.Message = describe(change) + "; " + advice
 		changes = append(changes, change)
 	}
 	return changes

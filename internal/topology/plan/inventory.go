@@ -1,6 +1,7 @@
 package plan
 
 import (
+	"cmp"
 	"slices"
 
 	"github.com/warren-mq/warren/api/v1alpha1"
@@ -18,13 +19,9 @@ func MergeInventory(comparison Comparison, known topology.Inventory, done Plan) 
 		if entry.Role != "" { // a foreign binding has no role
 			before := known[found.ID()]
 			entry.LastSyncedHash = before.LastSyncedHash
-			inSync := entry.State == v1alpha1.StateInSync
-			hash := found.Hash
-			if entry.State == v1alpha1.StateRecreationRequired && found.OlderHash != "" { // in sync, for an older RabbitMQ
-				inSync, hash = true, found.OlderHash
-			}
+			inSync := entry.State == v1alpha1.StateInSync || found.OlderHash != ""
 			if inSync {
-				entry.LastSyncedHash = hash
+				entry.LastSyncedHash = cmp.Or(found.OlderHash, found.Hash)
 			}
 			if entry.Kind != v1alpha1.KindBinding {
 				entry.Origin = origin(entry, before, done, inSync)
