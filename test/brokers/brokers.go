@@ -207,7 +207,7 @@ func (b Broker) call(tb TB, method string, body any, path ...string) []byte {
 		answer []byte
 		err    error
 	)
-	persist(func() bool {
+	Persist(func() bool {
 		status, answer, err = b.ask(method, body, path)
 		return err != nil || status < http.StatusInternalServerError || method == http.MethodPost
 	})
@@ -218,8 +218,8 @@ func (b Broker) call(tb TB, method string, body any, path ...string) []byte {
 	return answer
 }
 
-// persist repeats a request that a busy broker refuses, for a limited time, until try returns true.
-func persist(try func() (done bool)) {
+// Persist repeats a request that a busy broker refuses, for a limited time, until try returns true.
+func Persist(try func() (done bool)) {
 	// Cleanups call this, so the test's context may have ended. The caller knows the result of the last try.
 	_ = wait.PollUntilContextTimeout(context.Background(), time.Second, deadline.For(10*time.Second), true,
 		func(context.Context) (bool, error) { return try(), nil })

@@ -4,9 +4,9 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"net/http"
 	"slices"
-	"strings"
 	"time"
 
 	amqp "github.com/rabbitmq/amqp091-go"
@@ -292,7 +292,7 @@ func (v *VHost) CountedConsumers(queue string) int {
 func (v *VHost) counted(queue string) (declared amqp.Queue) {
 	v.tb.Helper()
 	v.amqp(func(ch *amqp.Channel) (err error) {
-		persist(func() bool {
+		Persist(func() bool {
 			asked := time.Now()
 			declared, err = ch.QueueDeclarePassive(queue, true, false, false, false, nil)
 			return err != nil || declared.Messages+declared.Consumers > 0 || time.Since(asked) < stall
@@ -329,18 +329,25 @@ func (v *VHost) Connect(name string) (*amqp.Connection, error) {
 }
 
 // amqp runs a step on a new connection, so that a step that closes its channel or connection does not affect the next one. A busy
-// broker starts a vhost late, may drop a handshake, and sometimes cannot declare a quorum queue at first.
+// broker starts a vhost late, may drop a handshake, and sometimes answers that it could not start a quorum queue or does not find
+// its process. See IsBusy.
 func (v *VHost) amqp(step func(*amqp.Channel) error) {
 	v.tb.Helper()
 	var err error
-	persist(func() bool {
+	Persist(func() bool {
 		var connected bool
 		connected, err = v.onChannel(step)
-		return connected && (err == nil || !strings.Contains(err.Error(), "cluster_not_formed"))
+		return connected && !IsBusy(err)
 	})
 	if err != nil {
 		v.tb.Fatalf("vhost %q of RabbitMQ %s: %v", v.Name, v.Broker.Version, err)
 	}
+}
+
+// IsBusy reports whether a busy broker could not start a quorum queue (cluster_not_formed), or did not find the process of one (noproc).
+func IsBusy(err error) bool {
+	reply, ok := errors.AsType[*amqp.Error](err)
+	return ok && reply.Code == amqp.InternalError
 }
 
 // onChannel runs a step on a channel of a new connection.

@@ -113,15 +113,22 @@ func drain(
 	tb testing.TB, vhost *brokers.VHost, queues []string, quiet time.Duration, complete func() bool, take func(string, amqp.Delivery),
 ) {
 	tb.Helper()
-	connection, err := vhost.Connect("drain-" + rand.Text()[:8])
+	var (
+		connection *amqp.Connection
+		deliveries <-chan drained
+		total      int
+		err        error
+	)
+	brokers.Persist(func() bool {
+		if connection, err = vhost.Connect("drain-" + rand.Text()[:8]); err == nil {
+			deliveries, total, err = subscribe(vhost, connection, existing(vhost, queues))
+		}
+		return !brokers.IsBusy(err) // otherwise the broker has closed the connection
+	})
 	if err != nil {
 		tb.Fatalf("drain vhost %q: %v", vhost.Name, err)
 	}
 	defer func() { _ = connection.Close() }()
-	deliveries, total, err := subscribe(vhost, connection, existing(vhost, queues))
-	if err != nil {
-		tb.Fatalf("drain vhost %q: %v", vhost.Name, err)
-	}
 	patience := func() time.Duration {
 		if total > 0 {
 			return max(quiet, deadline.For(15*time.Second))

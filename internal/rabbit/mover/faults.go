@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	amqp "github.com/rabbitmq/amqp091-go"
@@ -129,11 +130,18 @@ func (p *pass) consumerEnded() error {
 	}
 }
 
+// consumerRefused begins the reason of a broker that does not find the process of a quorum queue, for example while it starts its queues
+// again. No message causes that.
+const consumerRefused = "INTERNAL_ERROR - failed consuming from quorum queue "
+
 // connectionClosed returns the reason why the connection has ended, and records a failure if the cause is a copy that was published
 // alone.
 func (p *pass) connectionClosed(reason *amqp.Error) error {
 	if reason == nil {
 		return p.Errs.OfOperation(amqp.ErrClosed)
+	}
+	if strings.HasPrefix(reason.Reason, consumerRefused) {
+		return p.Errs.OfOperation(reason)
 	}
 	under := slices.Collect(maps.Values(p.inFlight()))
 	unreadable := reason.Code == amqp.InternalError || amqpconn.Undecodable(reason) ||

@@ -201,6 +201,13 @@ func TestACopyThatEndsTheConnection(t *testing.T) {
 		"the last one of several":        {ofBroker, state{InFlight: 1}, state{InFlight: 1, OneByOne: 1}},
 		"the first of three, one by one": {ofBroker, state{InFlight: 1, OneByOne: 3}, state{OneByOne: 3, Failures: 1}},
 		"ended by the client":            {&amqp.Error{Code: amqp.FrameError}, state{InFlight: 1, OneByOne: 1}, state{InFlight: 1, OneByOne: 1}},
+		"a queue whose process the broker does not find": {
+			&amqp.Error{
+				Code: amqp.InternalError, Server: true,
+				Reason: "INTERNAL_ERROR - failed consuming from quorum queue 'orders.dlq' in vhost 'shop': noproc",
+			},
+			state{InFlight: 1, OneByOne: 1}, state{InFlight: 1, OneByOne: 1},
+		},
 		"a node that shuts down": {
 			&amqp.Error{Code: amqp.ConnectionForced, Server: true}, state{InFlight: 1, OneByOne: 1}, state{InFlight: 1, OneByOne: 1},
 		},
