@@ -61,12 +61,24 @@ func endMustBeRecreated(r removal) Blocker {
 	return Blocker{}
 }
 
-// replacementIsPending: until every desired object exists as desired, Warren removes only bindings of sources.
+// replacementIsPending: until every desired object exists as desired, Warren removes nothing except bindings of sources. These wait for
+// new bindings between the same exchange and queue, because the queue would miss messages between the two changes.
 func replacementIsPending(r removal) Blocker {
-	if r.entry.Kind == v1alpha1.KindBinding && r.entry.Role == v1alpha1.RoleSource || !r.comparison.incomplete() {
+	pending := r.comparison.incomplete()
+	if isSourceBinding(r.entry) {
+		pending = slices.ContainsFunc(r.comparison.Entries, func(entry Entry) bool {
+			return entry.State == v1alpha1.StateMissing && isSourceBinding(entry.TopologyEntry) &&
+				entry.Source == r.entry.Source && entry.Destination == r.entry.Destination
+		})
+	}
+	if !pending {
 		return Blocker{}
 	}
 	return Blocker{v1alpha1.AdvisoryReasonReplacementPending, "the objects that replace it do not exist yet"}
+}
+
+func isSourceBinding(entry v1alpha1.TopologyEntry) bool {
+	return entry.Kind == v1alpha1.KindBinding && entry.Role == v1alpha1.RoleSource
 }
 
 // consumersPublish: consumers may still follow the previous contract, and publish retries or parked messages through the object. They never

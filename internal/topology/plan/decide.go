@@ -145,10 +145,13 @@ func (d decision) about(missing Entry) Action {
 }
 
 // precedesRecreation reports whether Warren declares or binds a new object before it recreates a queue. A new exchange or queue must
-// not have existed before. A binding of a source waits. Other bindings come first, because the recreated main queue may dead-letter
-// through them.
+// not have existed before. A binding of a source waits, unless only a broker upgrade explains the difference: the topology works then.
+// Other bindings come first, because the recreated main queue may dead-letter through them.
 func (d decision) precedesRecreation(missing Entry) bool {
-	if !d.comparison.WarrenRecreates || d.comparison.Upgraded {
+	switch {
+	case d.comparison.Upgraded:
+		return missing.Role == v1alpha1.RoleSource
+	case !d.comparison.WarrenRecreates:
 		return false
 	}
 	if missing.Binding != nil {

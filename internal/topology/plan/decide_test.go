@@ -180,8 +180,15 @@ func TestDecide(t *testing.T) {
 			}},
 			want: []string{"queue tier", `binding again -> tier "tier"`, `binding dlx -> dlq ""`}, drift: true,
 		},
-		"after a broker upgrade, no new binding is made": {
+		"after a broker upgrade, no new binding of a dead-letter exchange is made": {
 			Scenario: plantest.Scenario{Was: `{retry: {strategy: Reject}}`, From: topologytest.V313, On: topologytest.V40},
+		},
+		"after a broker upgrade, a new source is declared and bound, because the main queue works": {
+			Scenario: plantest.Scenario{
+				Was: `{retry: {strategy: Reject}}`, From: topologytest.V313, On: topologytest.V40,
+				Spec: `{retry: {strategy: Reject}, bindings: [{exchange: {name: events, type: topic}, routingKeys: [order.placed]}]}`,
+			},
+			want: []string{"exchange events (topic)", `at last binding events -> orders "order.placed"`},
 		},
 
 		"an exchange that needs recreation does not freeze the queue of its name": {

@@ -79,6 +79,10 @@ func TestWhatLeavesTheSpec(t *testing.T) {
 		fanout   = `{retry: {policy: None}, deadLetter: {exchange: {name: %s}, queue: {name: %s}}}`
 		instead  = ": the objects that replace it do not exist yet"
 	)
+	keys := func(key string, maxLength int) string {
+		const spec = `{bindings: [{exchange: {name: events, type: topic}, routingKeys: [%s]}], deadLetter: {queue: {maxLength: %d}}}`
+		return fmt.Sprintf(spec, key, maxLength)
+	}
 	to := func(source, destination, key string) vhost.Binding {
 		return vhost.Binding{Source: source, Destination: destination, RoutingKey: key}
 	}
@@ -293,6 +297,22 @@ deadLetter: {queue: {maxLength: 10}}`},
 				was: `{deadLetter: {policy: Disabled}, retry: {policy: None}, bindings: [{exchange: {name: events, type: fanout}}]}`, spec: topologytest.Alone, from: topologytest.V313, on: topologytest.V40,
 			},
 			want: []string{`Binding events -> orders "": goes`},
+		},
+		"a source key stays bound until the key that replaces it is bound": {
+			edit: edit{was: keys("order.placed", 9), spec: keys("order.*", 9)},
+			want: []string{`Binding events -> orders "order.placed"` + instead},
+		},
+		"a source key is unbound when the key that replaces it is bound": {
+			edit: edit{was: keys("order.placed", 9), spec: keys("order.*", 9), declared: true},
+			want: []string{`Binding events -> orders "order.placed": goes`},
+		},
+		"a source key stays bound while its replacement waits for the recreation of another queue": {
+			edit: edit{was: keys("order.placed", 9), spec: keys("order.*", 10)},
+			want: []string{`Binding events -> orders "order.placed"` + instead},
+		},
+		"a source key does not wait for a key of another exchange": {
+			edit: edit{was: keys("order.placed", 9), spec: `{bindings: [{exchange: {name: more, type: fanout}}], deadLetter: {queue: {maxLength: 9}}}`},
+			want: []string{`Binding events -> orders "order.placed": goes`},
 		},
 		"a key by which a delay tier returns messages stays bound until the tier is gone, although a foreign queue gets them too": {
 			edit: edit{

@@ -42,14 +42,15 @@ func matches(wanted topology.Topology, id vhost.ID, observed vhost.Observed) boo
 }
 
 // ChangesBeyondUpgrade returns the changes that a broker upgrade does not explain. It leaves out objects that match an older
-// RabbitMQ, and their new bindings.
+// RabbitMQ, and their new bindings except those of sources.
 func (c Comparison) ChangesBeyondUpgrade(known topology.Inventory) []v1alpha1.Change {
 	if !c.Upgraded {
 		return c.Changes
 	}
 	upgraded, explained := c.recreated(), vhost.IDs{}
 	for _, entry := range c.Entries {
-		if entry.Binding != nil && upgraded.HasEitherEnd(entry.ID()) && !known.WasInSync(entry.ID(), entry.Hash) {
+		isNew := entry.Binding != nil && entry.Role != v1alpha1.RoleSource
+		if isNew && upgraded.HasEitherEnd(entry.ID()) && !known.WasInSync(entry.ID(), entry.Hash) {
 			explained[entry.ID()] = true
 		}
 	}
