@@ -25,26 +25,35 @@ func DropsMessages(name string, queue vhost.Queue, policies []vhost.Policy) (why
 type headDrop struct {
 	length   limit
 	overflow any
-	// by is the policy that sets overflow; nil if no policy does.
-	by *vhost.Policy
+	// by is the policy that sets overflow; nil if no policy does. byMatch reports whether that policy applies.
+	by      *vhost.Policy
+	byMatch vhost.Match
 }
 
-// dropsHead returns the limit beyond which the queue drops messages. It returns false if there is none, or the queue then refuses
-// messages.
+// dropsHead returns the limit beyond which the queue drops messages. It returns false if there is none, or if the queue then refuses
+// messages, under every policy and operator policy that may be in effect together: RabbitMQ applies all keys of a policy or none.
 func (s settings) dropsHead() (headDrop, bool) {
-	length, bounded := s.lowest(vhost.ArgMaxLength, vhost.KeyMaxLength, notNegative)
-	if !bounded {
-		length, bounded = s.lowest(vhost.ArgMaxLengthBytes, vhost.KeyMaxLengthBytes, notNegative)
+	for _, pair := range s.pairs() {
+		length, bounded := pair.lowest(vhost.ArgMaxLength, vhost.KeyMaxLength, notNegative)
+		if !bounded {
+			length, bounded = pair.lowest(vhost.ArgMaxLengthBytes, vhost.KeyMaxLengthBytes, notNegative)
+		}
+		overflow, by := pair.besides(length, vhost.ArgOverflow, vhost.KeyOverflow)
+		if bounded && overflow != vhost.OverflowRejectPublish {
+			if length.policy != nil {
+				length.match = s.match(length.policy)
+			}
+			return headDrop{length: length, overflow: overflow, by: by, byMatch: s.match(by)}, true
+		}
 	}
-	overflow, by := s.besides(length, vhost.ArgOverflow, vhost.KeyOverflow)
-	return headDrop{length: length, overflow: overflow, by: by}, bounded && overflow != vhost.OverflowRejectPublish
+	return headDrop{}, false
 }
 
 // introduced returns the beginning of a message about the limit, and the reason for an advisory.
 func (d headDrop) introduced(queue string) (clause string, reason v1alpha1.AdvisoryReason) {
 	clause, reason = d.length.introduced(queue)
 	if d.length.policy == nil && d.by != nil {
-		subject, byPolicy := introduced(d.by, vhost.MatchYes)
+		subject, byPolicy := introduced(d.by, d.byMatch)
 		clause += fmt.Sprintf(", and %s sets overflow %s", subject, vhost.Display(d.overflow))
 		reason = byPolicy
 	}

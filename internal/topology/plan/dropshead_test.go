@@ -16,6 +16,7 @@ func TestDropsMessages(t *testing.T) {
 	policy := func(pattern, applyTo string, definition vhost.Arguments) []vhost.Policy {
 		return []vhost.Policy{{Name: "limits", Pattern: vhost.ReadPattern(pattern), ApplyTo: applyTo, Definition: definition}}
 	}
+	const mayApply = " may apply (Warren cannot evaluate its pattern, or another policy has the same priority), in which case it"
 	for name, test := range map[string]struct {
 		queue    vhost.Queue
 		policies []vhost.Policy
@@ -50,7 +51,32 @@ func TestDropsMessages(t *testing.T) {
 		},
 		"a policy that may match sets the length": {
 			queue: queue("quorum", vhost.Arguments{}), policies: policy("^[[:alpha:].]+$", "queues", vhost.Arguments{vhost.KeyMaxLength: int64(5)}),
-			want: `policy "limits" may apply (Warren cannot evaluate its pattern, or another policy has the same priority), in which case it sets max-length 5 for queue "orders"`,
+			want: `policy "limits"` + mayApply + ` sets max-length 5 for queue "orders"`,
+		},
+		"of two policies with the same priority, one has it drop messages": {
+			queue: queue("quorum", vhost.Arguments{vhost.ArgMaxLength: int64(5), vhost.ArgOverflow: "reject-publish"}),
+			policies: []vhost.Policy{
+				{Name: "a", Pattern: vhost.ReadPattern(""), Definition: vhost.Arguments{vhost.KeyMessageTTL: int64(5)}},
+				{Name: "z", Pattern: vhost.ReadPattern(""), Definition: vhost.Arguments{vhost.KeyOverflow: "drop-head"}},
+			},
+			want: `queue "orders" has x-max-length 5, and policy "z"` + mayApply + ` sets overflow drop-head`,
+		},
+		"a policy that may match sets a length, in place of a policy that refuses messages": {
+			queue: queue("quorum", vhost.Arguments{}),
+			policies: []vhost.Policy{
+				{Name: "refuses", Pattern: vhost.ReadPattern(""), Definition: vhost.Arguments{
+					vhost.KeyMaxLength: int64(9), vhost.KeyOverflow: "reject-publish",
+				}},
+				{Name: "z", Pattern: vhost.ReadPattern("^[[:alpha:].]+$"), Priority: 1, Definition: vhost.Arguments{vhost.KeyMaxLength: int64(5)}},
+			},
+			want: `policy "z"` + mayApply + ` sets max-length 5 for queue "orders"`,
+		},
+		"policies with the same priority that set neither a length nor overflow": {
+			queue: queue("quorum", vhost.Arguments{vhost.ArgMaxLength: int64(5), vhost.ArgOverflow: "reject-publish"}),
+			policies: []vhost.Policy{
+				{Name: "a", Pattern: vhost.ReadPattern(""), Definition: vhost.Arguments{vhost.KeyMessageTTL: int64(5)}},
+				{Name: "z", Pattern: vhost.ReadPattern(""), Definition: vhost.Arguments{vhost.KeyMessageTTL: int64(6)}},
+			},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

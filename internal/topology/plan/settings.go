@@ -3,6 +3,7 @@ package plan
 import (
 	"cmp"
 	"fmt"
+	"slices"
 
 	"github.com/warren-mq/warren/api/v1alpha1"
 	"github.com/warren-mq/warren/internal/vhost"
@@ -15,6 +16,9 @@ type settings struct {
 	// holding are the operator policy and the policy that apply to the queue. possible are policies that may apply instead; see
 	// vhost.PoliciesOf.
 	holding, possible []*vhost.Policy
+	// operators and users are the candidates for the one operator policy and the one policy of the queue, the most likely first. Nil stands
+	// for none.
+	operators, users []*vhost.Policy
 }
 
 func settingsOf(name string, queue vhost.Queue, policies []vhost.Policy) settings {
@@ -25,8 +29,39 @@ func settingsOf(name string, queue vhost.Queue, policies []vhost.Policy) setting
 			s.holding = append(s.holding, effective)
 		}
 		s.possible = append(s.possible, possible...)
+		candidates := append([]*vhost.Policy{effective}, possible...)
+		if operator {
+			s.operators = candidates
+		} else {
+			s.users = candidates
+		}
 	}
 	return s
+}
+
+// maxPairs is the maximum number of pairs that pairs returns. Only a hostile broker has more.
+const maxPairs = 1000
+
+// pairs returns the settings by each operator policy together with each policy, the most likely pair first.
+func (s settings) pairs() (pairs []settings) {
+	for _, operator := range s.operators {
+		for _, user := range s.users {
+			if len(pairs) == maxPairs {
+				return pairs
+			}
+			holding := slices.DeleteFunc([]*vhost.Policy{operator, user}, func(p *vhost.Policy) bool { return p == nil })
+			pairs = append(pairs, settings{name: s.name, queue: s.queue, holding: holding})
+		}
+	}
+	return pairs
+}
+
+// match reports whether a policy applies or may apply to the queue.
+func (s settings) match(policy *vhost.Policy) vhost.Match {
+	if slices.Contains(s.holding, policy) {
+		return vhost.MatchYes
+	}
+	return vhost.MatchUnknown
 }
 
 // limit is a number that an argument, a policy or the broker's default sets.
