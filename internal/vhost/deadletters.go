@@ -243,6 +243,11 @@ func (o Observed) UsedBy(exchange string, leaving IDs) string {
 			return fmt.Sprintf("it is the alternate exchange of %q", name)
 		}
 	}
+	for i := range o.Policies {
+		if alternate, given := o.Policies[i].alternate(); given && alternate == exchange {
+			return fmt.Sprintf("policy %q makes it an alternate exchange", o.Policies[i].Name)
+		}
+	}
 	for _, from := range o.DeadLetterRoutes {
 		if from.Exchange == exchange {
 			return fmt.Sprintf("queue %q dead-letters to it", from.Queue)

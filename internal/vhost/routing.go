@@ -6,7 +6,8 @@ import (
 )
 
 // Route returns the sorted queues that a message with this key may reach through an exchange, directly or through other exchanges. known
-// is false if an exchange decides by more than the key, or has an alternate exchange. Then some messages do not reach all of the queues.
+// is false if an exchange decides by more than the key, or may have an alternate exchange. Then some messages do not reach all of the
+// queues.
 func (o Observed) Route(exchange, key string) (queues []string, known bool) {
 	known = true
 	onward := func(name string) (exchanges []string) {
@@ -26,7 +27,7 @@ func (o Observed) Route(exchange, key string) (queues []string, known bool) {
 		if given && !routed {
 			exchanges = append(exchanges, alternate)
 		}
-		known = known && !given
+		known = known && !o.mayHaveAlternate(name)
 		return exchanges
 	}
 	for range Reach([]string{exchange}, onward) { // onward collects the queues
@@ -35,11 +36,11 @@ func (o Observed) Route(exchange, key string) (queues []string, known bool) {
 	return slices.Compact(queues), known
 }
 
-// MayLead reports whether bindings lead from an exchange to a queue, whatever their keys. It returns true for an exchange with an
-// alternate exchange, whose routes it does not follow.
+// MayLead reports whether bindings lead from an exchange to a queue, whatever their keys. It returns true for an exchange that may have
+// an alternate exchange, whose routes it does not follow.
 func (o Observed) MayLead(exchange, queue string) bool {
 	for name := range Reach([]string{exchange}, o.boundExchanges) {
-		if _, alternate := o.Exchanges[name].Alternate(); alternate {
+		if o.mayHaveAlternate(name) {
 			return true
 		}
 		if slices.ContainsFunc(o.BindingsFrom[name], func(b Binding) bool { return !b.ToExchange && b.Destination == queue }) {

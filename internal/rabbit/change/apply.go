@@ -232,7 +232,7 @@ func bind(binding topology.Binding) operation {
 func unbind(binding topology.Binding) operation {
 	operation := onBinding(binding, brokererr.OpUnbind, eventfeed.Deleted)
 	operation.call = func(channel *amqp.Channel) error {
-		for _, table := range tablesOfAllWidths(binding.Arguments) { // an unbind of a binding that does not exist succeeds
+		for _, table := range tablesOfAllTypes(binding.Arguments) { // an unbind of a binding that does not exist succeeds
 			if err := channel.QueueUnbind(binding.Destination, binding.RoutingKey, binding.Source, table); err != nil {
 				return err
 			}
@@ -243,15 +243,19 @@ func unbind(binding topology.Binding) operation {
 	return operation
 }
 
-// tablesOfAllWidths returns the arguments of a binding with integers of 64 bits, of 32 bits as clients for Java and Python send them, and
-// as short as possible, as amqplib for Node.js sends them. RabbitMQ distinguishes bindings by the types of their arguments (3.10, 4.0,
-// 4.3), and the management API does not show the types.
-func tablesOfAllWidths(arguments vhost.Arguments) []amqp.Table {
+// tablesOfAllTypes returns the arguments of a binding with integers of 64 bits, of 32 bits as clients for Java and Python send them, as short
+// as possible, as amqplib for Node.js sends them, and with whole floats. RabbitMQ distinguishes bindings by the types of their arguments
+// (3.10, 4.0, 4.3), and the management API does not show the types.
+func tablesOfAllTypes(arguments vhost.Arguments) []amqp.Table {
 	wide := amqpconn.Table(arguments)
-	medium, short := maps.Clone(wide), maps.Clone(wide)
+	medium, short, float := maps.Clone(wide), maps.Clone(wide), maps.Clone(wide)
 	for key, value := range wide {
 		number, isInteger := value.(int64)
-		if !isInteger || number != int64(int32(number)) {
+		if !isInteger {
+			continue
+		}
+		float[key] = float64(number)
+		if number != int64(int32(number)) {
 			continue
 		}
 		medium[key], short[key] = int32(number), int32(number)
@@ -262,7 +266,8 @@ func tablesOfAllWidths(arguments vhost.Arguments) []amqp.Table {
 			short[key] = int16(number)
 		}
 	}
-	return slices.CompactFunc([]amqp.Table{wide, medium, short}, func(a, b amqp.Table) bool { return reflect.DeepEqual(a, b) })
+	tables := []amqp.Table{wide, medium, short, float}
+	return slices.CompactFunc(tables, func(a, b amqp.Table) bool { return reflect.DeepEqual(a, b) })
 }
 
 // onBinding returns the common part of bind and unbind. Its ID has no arguments, because errors do not show them.

@@ -133,14 +133,15 @@ func TestRemove(t *testing.T) {
 	}
 }
 
-// Clients send integers of different widths. The snapshot shows all of them alike.
-func TestRemoveABindingWithAnIntegerOfAnyWidth(t *testing.T) {
+// Clients send whole numbers with different types. The snapshot shows all of them alike.
+func TestRemoveABindingWithANumberOfAnyType(t *testing.T) {
 	t.Parallel()
 	vh := brokers.Newest(t).NewVHost(t)
 	family(vh)
 	connection := rabbittest.Connected(t, rabbittest.ConfigOf(vh), nil)
 	for number, same := range map[any]int64{
 		int8(3): 3, int16(300): 300, int32(3): 3, int32(70_000): 70_000, int64(3): 3, int64(1 << 40): 1 << 40,
+		float64(3): 3, float64(1 << 40): 1 << 40,
 	} {
 		vh.Bind("events", "orders.dlq", "any", map[string]any{"x-match": "all", "n": number})
 		err := connection.Remove(t.Context(), connection.Health().Cluster.Key(), rabbit.Removal{Bindings: []topology.Binding{{

@@ -161,6 +161,15 @@ func TestWhatLeavesTheSpec(t *testing.T) {
 				`Binding again -> wait "wait": goes`,
 			},
 		},
+		"a retry exchange that a policy makes an alternate exchange stays": {
+			edit: edit{was: retrying, spec: `{retry: {policy: None}}`, then: func(o *vhost.Observed) {
+				o.Policies = []vhost.Policy{{Name: "unrouted", Pattern: vhost.ReadPattern("^hub$"), ApplyTo: "exchanges", Definition: vhost.Arguments{"alternate-exchange": "again"}}}
+			}},
+			want: []string{
+				`Exchange again: policy "unrouted" makes it an alternate exchange`, `Queue wait: it is still bound to exchange "again"`,
+				`Binding again -> wait "wait": goes`,
+			},
+		},
 		"a retry exchange by which a foreign queue dead-letters stays with its binding": {
 			edit: edit{was: retrying, spec: `{retry: {policy: None}}`, then: func(o *vhost.Observed) { topologytest.AddDeadLettering(o, "theirs", "again", "wait") }},
 			want: []string{
