@@ -90,13 +90,35 @@ func (c contract) isWritten(status *v1alpha1.ContractStatus) bool {
 	return status != nil && status.ConfigMap == c.configMap && status.Hash == c.hash
 }
 
+// withWaitingContract returns the summary of a queue that waits to be recreated. Ready is not True until consumers have the contract that the
+// spec requests, and they must not follow it at the old queue.
+func (v *vhostScope) withWaitingContract(outcome summary) summary {
+	if v.cq.Spec.Contract == nil || outcome.inSync() || outcome.ready.Status != metav1.ConditionTrue {
+		return outcome
+	}
+	requested := v.cq.Spec.Contract.ConfigMap
+	if c, err := v.contract(requested); err == nil && c.isWritten(v.status.Contract) {
+		return outcome
+	}
+	message := fmt.Sprintf("%s; the contract in ConfigMap %q waits for the recreation", outcome.ready.Message, requested)
+	outcome.ready, outcome.progress = conditions.Unknown(outcome.ready.Reason, message), conditions.Reconciling
+	return outcome
+}
+
+// keepsContract reports whether Warren restores the ConfigMap while the queue waits to be recreated. Ready is True then only if the
+// contract that the spec requests was written; see withWaitingContract. A pause stays in the ConfigMap.
+func (v *vhostScope) keepsContract(outcome summary) bool {
+	isPaused := v.status.Recreation != nil && v.status.Recreation.Pause != nil
+	return outcome.ready.Status == metav1.ConditionTrue && v.cq.Spec.Contract != nil && !isPaused
+}
+
 // syncContract writes the contract if the topology is in sync, so that a consumer that finds a contract also finds all queues. If the spec
 // no longer names the ConfigMap, pods may still mount it. So syncContract updates the old ConfigMap a last time, and removes it from the
 // status when those pods have read it, or immediately if a user must act.
 func (v *vhostScope) syncContract(ctx context.Context, outcome summary) error {
 	former := v.status.Contract
 	switch {
-	case !outcome.inSync(), v.cq.Spec.Contract == nil && former == nil:
+	case !outcome.inSync() && !v.keepsContract(outcome), v.cq.Spec.Contract == nil && former == nil:
 		return nil
 	case v.cq.Spec.Contract == nil:
 		err := v.writeContract(ctx, former.ConfigMap)

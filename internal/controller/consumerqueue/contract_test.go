@@ -45,6 +45,42 @@ func (w *world) configMap() *corev1.ConfigMap {
 	return found
 }
 
+// Consumers must not follow the contract of the new queue at the old one. Until they have the contract, Ready is not True.
+func TestAContractWaitsForARecreation(t *testing.T) {
+	t.Parallel()
+	const contracted = `{recreatePolicy: WhenEmpty, contract: {configMap: orders-contract}, ` + bound + `}`
+	w := newRecreationWorld(t, whenEmpty, func(w *recreationWorld) { w.engine.seen.Consumers = 1 })
+	w.wantTTL(contracted)
+	w.settle()
+	topologytest.Equal(t, "Ready", "Unknown RecreationPending", w.conditionOf(v1alpha1.ConditionReady))
+	topologytest.Equal(t, "the message names the ConfigMap", true, strings.HasSuffix(
+		w.messageOf(v1alpha1.ConditionReady), `; the contract in ConfigMap "orders-contract" waits for the recreation`))
+	topologytest.Equal(t, "the ConfigMap exists", false, w.configMap().Name != "")
+
+	w.engine.set(func(m *memoryRecreator) { m.seen.Consumers = 0 })
+	w.age(inspectionAge)
+	w.settle()
+	topologytest.Equal(t, "Ready after the recreation", "True InSync", w.conditionOf(v1alpha1.ConditionReady))
+	topologytest.Equal(t, "the ConfigMap exists after the recreation", true, w.configMap().Name != "")
+}
+
+// New pods of the old queue cannot start without the ConfigMap.
+func TestADeletedContractIsRestoredWhileItsQueueWaitsToBeRecreated(t *testing.T) {
+	t.Parallel()
+	const contracted = `{recreatePolicy: WhenEmpty, contract: {configMap: orders-contract}, ` + bound + `}`
+	w := newRecreationWorld(t, contracted, func(w *recreationWorld) { w.engine.seen.Consumers = 1 })
+	w.wantTTL(contracted)
+	w.settle()
+	topologytest.Equal(t, "Ready", "True RecreationPending", w.conditionOf(v1alpha1.ConditionReady))
+	written := w.configMap()
+	if err := w.api.Delete(t.Context(), written); err != nil {
+		t.Fatal(err)
+	}
+	w.settle()
+	topologytest.Equal(t, "contract", written.Data, w.configMap().Data)
+	topologytest.Equal(t, "Ready", "True RecreationPending", w.conditionOf(v1alpha1.ConditionReady))
+}
+
 // A contract is written only if all queues exist.
 func TestTheContractIsWrittenWhenTheTopologyIsInSync(t *testing.T) {
 	t.Parallel()

@@ -105,6 +105,10 @@ func (v *vhostScope) decideRecreation(next plan.Recreation, moment plan.Moment) 
 	inspected, known := task.lastResult()
 	isNew := task.exists() && !task.isRunning() && moment.Now.Sub(task.ended) < inspectionAge
 	if !isNew && !task.isRunning() {
+		// An inspection takes about eight requests to RabbitMQ, so a queue waits for its slot without one.
+		if known && verdictOfInspection(next, moment, inspected).Begins && !v.recreations.hasSlot(key, v.place()) {
+			return waitsForSlot(next), nil
+		}
 		work, err := v.workOf(moment.Status)
 		if err != nil {
 			return plan.Verdict{Reason: v1alpha1.ReasonRecreationBlocked, Message: err.Error()}, nil
@@ -130,11 +134,15 @@ func (v *vhostScope) decideRecreation(next plan.Recreation, moment plan.Moment) 
 		return plan.Verdict{Reason: v1alpha1.ReasonRecreationPending, Again: slotAgain, Message: fmt.Sprintf(
 			"queue %q is about to be recreated", next.Queue.Name)}, nil
 	case !v.recreations.reserve(key, v.place(), false):
-		return plan.Verdict{Reason: v1alpha1.ReasonRecreationPending, Again: slotAgain, Message: fmt.Sprintf(
-			"Warren recreates queue %q when another recreation ends: %d queues of this vhost are being recreated, which is the maximum",
-			next.Queue.Name, maxRecreations)}, nil
+		return waitsForSlot(next), nil
 	}
 	return verdict, begunStatus(next, moment, inspected.seen)
+}
+
+func waitsForSlot(next plan.Recreation) plan.Verdict {
+	return plan.Verdict{Reason: v1alpha1.ReasonRecreationPending, Again: slotAgain, Message: fmt.Sprintf(
+		"Warren recreates queue %q when another recreation ends: %d queues of this vhost are being recreated, which is the maximum",
+		next.Queue.Name, maxRecreations)}
 }
 
 // verdictOfInspection decides by the answer of the broker.

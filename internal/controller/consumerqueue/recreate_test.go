@@ -1130,6 +1130,28 @@ func TestHowSoonFailedWorkIsRepeated(t *testing.T) {
 	topologytest.Equal(t, "pause after a thousand failures", 5*time.Second, often.retryIn(ended))
 }
 
+// A commit can change the TTL of hundreds of queues, and each inspection takes about eight requests to RabbitMQ.
+func TestAQueueWaitsForASlotWithoutInspections(t *testing.T) {
+	t.Parallel()
+	w := newRecreationWorld(t, whenEmpty)
+	here := recreationPlace{endpoint: "memory:5672", vhost: "/"}
+	for i := range maxRecreations {
+		topologytest.Equal(t, "has a slot", true, w.reconciler.recreations.reserve(client.ObjectKey{Name: fmt.Sprint(i)}, here, false))
+	}
+	w.wantTTL(whenEmpty)
+	w.settle()
+	want := `Warren recreates queue "orders" when another recreation ends`
+	topologytest.Equal(t, "waits for a slot", true, strings.Contains(w.messageOf(v1alpha1.ConditionRecreationRequired), want))
+	checks, version := w.engine.checks, w.get().ResourceVersion
+	w.age(checkInterval)
+	w.settle()
+	topologytest.Equal(t, "checks", checks, w.engine.checks)
+	topologytest.Equal(t, "resourceVersion", version, w.get().ResourceVersion)
+	w.reconciler.recreations.release(client.ObjectKey{Name: "0"})
+	w.settle()
+	topologytest.Equal(t, "phases after another recreation has ended", allPhases, w.engine.taken())
+}
+
 // Sixteen queues of a vhost are recreated at a time, so that a hundred do not open a hundred connections.
 func TestSlotsOfRecreations(t *testing.T) {
 	t.Parallel()

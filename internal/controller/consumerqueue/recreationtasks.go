@@ -193,17 +193,28 @@ func (r *recreationTasks) stop(key client.ObjectKey) {
 func (r *recreationTasks) reserve(key client.ObjectKey, place recreationPlace, isUnderWay bool) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	taken := 0
+	if r.others(key, place) >= maxRecreations && !isUnderWay {
+		return false
+	}
+	r.slots[key] = place
+	return true
+}
+
+// hasSlot reports whether reserve would succeed.
+func (r *recreationTasks) hasSlot(key client.ObjectKey, place recreationPlace) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.others(key, place) < maxRecreations
+}
+
+// others counts the slots of other ConsumerQueues at a place. The caller holds the lock.
+func (r *recreationTasks) others(key client.ObjectKey, place recreationPlace) (taken int) {
 	for other, of := range r.slots {
 		if of == place && other != key {
 			taken++
 		}
 	}
-	if taken >= maxRecreations && !isUnderWay {
-		return false
-	}
-	r.slots[key] = place
-	return true
+	return taken
 }
 
 // release frees the slot, and forgets the task unless it runs.

@@ -278,6 +278,7 @@ func (v *vhostScope) reportOutcome(
 	if applied == nil {
 		outcome = v.withPostponed(outcome)
 	}
+	outcome = v.withWaitingContract(outcome)
 	unwritten := v.syncContract(ctx, outcome)
 	outcome = outcome.withContract(unwritten)
 	if needsUserAction(unwritten) && conditions.Ready(v.status.Conditions).Message != outcome.ready.Message {
