@@ -249,7 +249,7 @@ func (d *deletion) teardownThrough(
 		limit := retryLimit{d.pending, retrybudget.Pending}
 		return d.retryOrGiveUp(ctx, bc, limit, conditions.ErrorSummary(trouble), t.remaining())
 	case trouble != nil && !isFinal(trouble):
-		if time.Since(connection.LastDeletion()) < retrybudget.Termination { // the broker is busy with other deletions
+		if mayBeDelayed(trouble, connection.LastDeletion(), time.Now()) {
 			d.refused.Forget(d.key())
 		}
 		limit := retryLimit{d.refused, retrybudget.Termination}
@@ -258,6 +258,11 @@ func (d *deletion) teardownThrough(
 		return reconciled{}, d.retainAll(ctx, corev1.EventTypeWarning, conditions.ErrorSummary(trouble), t.remaining())
 	}
 	return reconciled{}, d.removeFinalizer(ctx, corev1.EventTypeNormal, retainedNote(stays))
+}
+
+// mayBeDelayed reports whether the broker may refuse a deletion only because it is busy with other deletions.
+func mayBeDelayed(trouble error, lastDeletion, now time.Time) bool {
+	return now.Sub(lastDeletion) < retrybudget.Termination && !errors.Is(trouble, brokererr.ErrUnprovable)
 }
 
 // whyRetainAll returns why Warren retains the whole topology of the resource; empty if it does not.

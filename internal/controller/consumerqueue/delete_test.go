@@ -237,6 +237,25 @@ func TestRetryOrGiveUp(t *testing.T) {
 	}
 }
 
+// A deletion also ends beside a namespace that deletes queues all the time.
+func TestARefusalIsOnlyDelayedIfItMayPass(t *testing.T) {
+	t.Parallel()
+	now := time.Now()
+	unproven := brokererr.Errors{}.Fail(brokererr.ErrUnproven, "queue %q has no leader", "orders")
+	for name, test := range map[string]struct {
+		trouble      error
+		lastDeletion time.Time
+		want         bool
+	}{
+		"beside other deletions":                 {unproven, now.Add(-time.Second), true},
+		"alone":                                  {unproven, now.Add(-time.Hour), false},
+		"without any deletion before":            {unproven, time.Time{}, false},
+		"a queue that can never be proven empty": {errors.Join(unproven, brokererr.ErrUnprovable), now.Add(-time.Second), false},
+	} {
+		topologytest.Equal(t, name, test.want, mayBeDelayed(test.trouble, test.lastDeletion, now))
+	}
+}
+
 func adopted(s *v1alpha1.ConsumerQueueStatus) {
 	for i := range s.Topology {
 		s.Topology[i].Origin = v1alpha1.OriginAdopted

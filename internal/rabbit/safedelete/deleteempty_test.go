@@ -102,21 +102,21 @@ var emptinesses = map[string]emptiness{
 	},
 	"short of bytes": {
 		arguments: vhost.Arguments{"x-max-length-bytes": int64(100)},
-		reason:    brokererr.ErrUnproven,
+		reason:    brokererr.ErrUnprovable,
 		says:      `not proven empty: queue "short of bytes" accepts at most 100 bytes; Warren needs 4096 to show that it is empty`,
 	},
 	"classic": {
 		arguments: vhost.Arguments{"x-queue-type": "classic"},
-		reason:    brokererr.ErrUnproven, says: `not proven empty: queue "classic" is of type classic; only quorum queues can be shown to be empty`,
+		reason:    brokererr.ErrUnprovable, says: `not proven empty: queue "classic" is of type classic; only quorum queues can be shown to be empty`,
 	},
 	"short of time": {
 		arguments: vhost.Arguments{"x-message-ttl": int64(999)},
-		reason:    brokererr.ErrUnproven,
+		reason:    brokererr.ErrUnprovable,
 		says:      `not proven empty: queue "short of time" keeps messages for 999 ms; that is too short to show that it is empty`,
 	},
 	"short of room": {
 		arguments: vhost.Arguments{"x-max-length": int64(1)},
-		reason:    brokererr.ErrUnproven,
+		reason:    brokererr.ErrUnprovable,
 		says:      `not proven empty: queue "short of room" accepts at most 1 messages; Warren needs 2 to show that it is empty`,
 	},
 	"all or nothing": {

@@ -48,7 +48,7 @@ type queueStats struct {
 	user, operator vhost.Arguments
 }
 
-// CheckEligible fails with ErrUnproven if a queue cannot be proven empty because of its type, its arguments, or a policy in effect.
+// CheckEligible fails with ErrUnprovable if a queue cannot be proven empty because of its type, its arguments, or a policy in effect.
 // It ignores a policy if it is not certain that the policy is in effect.
 func CheckEligible(errs brokererr.Errors, queue string, info management.QueueInfo, policies []vhost.Policy) error {
 	now := &queueStats{QueueInfo: info}
@@ -63,21 +63,25 @@ func (q *queueStats) checkEligible(errs brokererr.Errors, queue string) error {
 	unproven := func(format string, args ...any) error {
 		return errs.Fail(brokererr.ErrUnproven, "queue %q "+format, append([]any{queue}, args...)...)
 	}
+	unprovable := func(format string, args ...any) error {
+		text := fmt.Sprintf("%v: queue %q "+format, append([]any{brokererr.ErrUnproven, queue}, args...)...)
+		return errs.Because([]error{brokererr.ErrUnproven, brokererr.ErrUnprovable}, text)
+	}
 	switch ttl, expires := q.lowest(vhost.KeyMessageTTL); {
 	case q.Type != vhost.TypeQuorum:
-		return unproven("is of type %s; only quorum queues can be shown to be empty", q.Type)
+		return unprovable("is of type %s; only quorum queues can be shown to be empty", q.Type)
 	case q.Leader == "":
 		return unproven("has no leader")
 	case q.State != "running" && q.State != "live": // live on 3.10
 		return unproven("is %s", q.State)
 	case expires && ttl < shortestTTL.Milliseconds():
-		return unproven("keeps messages for %d ms; that is too short to show that it is empty", ttl)
+		return unprovable("keeps messages for %d ms; that is too short to show that it is empty", ttl)
 	}
 	if length, limited := q.lowest(vhost.KeyMaxLength); limited && length < Sentinels {
-		return unproven("accepts at most %d messages; Warren needs %d to show that it is empty", length, Sentinels)
+		return unprovable("accepts at most %d messages; Warren needs %d to show that it is empty", length, Sentinels)
 	}
 	if length, limited := q.lowest(vhost.KeyMaxLengthBytes); limited && length < roomForSentinels {
-		return unproven("accepts at most %d bytes; Warren needs %d to show that it is empty", length, roomForSentinels)
+		return unprovable("accepts at most %d bytes; Warren needs %d to show that it is empty", length, roomForSentinels)
 	}
 	return nil
 }
