@@ -258,7 +258,7 @@ func TestAPauseOfAllConsumersWithoutARecreation(t *testing.T) {
 	w.stopConsumers()
 	w.settle()
 	topologytest.Equal(t, "message", `its consumers paused, but the recreation could not begin: Warren recreates queue "orders" when at most 100000 `+
-		`messages are ready (recreation.maxReadyMessages); 200000 are`, w.get().Status.Recreation.LastResult.Message)
+		`messages are ready (recreation.maxReadyMessages)`, w.get().Status.Recreation.LastResult.Message)
 }
 
 // The condition must not say that consumers pause if the API server refuses to write the ConfigMap.

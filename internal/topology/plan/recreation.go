@@ -236,7 +236,8 @@ func MovesMessages(settings topology.Recreation, role v1alpha1.Role) bool {
 	return settings.Policy == v1alpha1.RecreatePolicyMigrate && role == v1alpha1.RoleMain
 }
 
-// Decide decides whether a permitted recreation begins now.
+// Decide decides whether a permitted recreation begins now. Its messages do not count ready messages, because the number changes all the
+// time, and each change would write the status.
 func (r Recreation) Decide(m Moment) Verdict {
 	limit := int64(0)
 	if MovesMessages(m.Settings, r.Queue.Role) {
@@ -248,11 +249,10 @@ func (r Recreation) Decide(m Moment) Verdict {
 			"Warren recreates queue %q after its %s", r.Queue.Name, counted(m.Consumers, "consumer has stopped", "consumers have stopped"))}
 	case m.Ready > limit && limit == 0:
 		return Verdict{Reason: v1alpha1.ReasonWaitingUntilEmpty, Again: pollRecreation, Message: fmt.Sprintf(
-			"Warren recreates queue %q when it holds no message; %d are ready", r.Queue.Name, m.Ready)}
+			"Warren recreates queue %q when it holds no ready message", r.Queue.Name)}
 	case m.Ready > limit:
 		return Verdict{Reason: v1alpha1.ReasonWaitingUntilEmpty, Again: pollRecreation, Message: fmt.Sprintf(
-			"Warren recreates queue %q when at most %d messages are ready (recreation.maxReadyMessages); %d are",
-			r.Queue.Name, limit, m.Ready)}
+			"Warren recreates queue %q when at most %d messages are ready (recreation.maxReadyMessages)", r.Queue.Name, limit)}
 	case m.Ready > 0 && r.AtMostOnce:
 		return Verdict{Reason: v1alpha1.ReasonRecreationBlocked, Again: pollRecreation, Message: fmt.Sprintf(
 			"queue %q dead-letters at most once, so its dead letters may be lost while its %d messages are moved: empty the queue first",

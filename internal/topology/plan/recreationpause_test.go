@@ -34,7 +34,7 @@ func TestWhenConsumersAreAskedToPause(t *testing.T) {
 		"one is listed that has gone": {consumers: plan.ConsumerCounts{All: 2, Listed: 3, Following: 3}},
 		"too many messages are ready": {
 			consumers: all, ready: 101,
-			want: `Warren recreates queue "orders" when at most 100 messages are ready (recreation.maxReadyMessages); 101 are`,
+			want: `Warren recreates queue "orders" when at most 100 messages are ready (recreation.maxReadyMessages)`,
 		},
 		"the last pause failed a minute ago": {
 			consumers: all,
