@@ -32,6 +32,7 @@ func newRoot(streams genericiooptions.IOStreams) *cobra.Command {
 			exitCodes,
 		Annotations:       map[string]string{cobra.CommandDisplayNameAnnotation: "kubectl warren"},
 		Args:              onlyCommands,
+		PersistentPreRunE: checkEmptyFlags,
 		RunE:              func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 		SilenceErrors:     true,
 		SilenceUsage:      true,
