@@ -3,6 +3,7 @@ package safedelete
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"time"
 
@@ -72,7 +73,7 @@ func (d *Deleter) Recreate(ctx context.Context, cluster string, recreation Recre
 
 // SettleRecreation determines the state of a queue for which an earlier call may have sent a delete. It declares the queue if it is gone,
 // and reports whether the queue has its new arguments. If the queue still has other arguments after Timeouts.Vanish, no delete is running
-// any more.
+// any more. SettleRecreation fails if it cannot read the arguments.
 func (d *Deleter) SettleRecreation(ctx context.Context, cluster string, queue topology.Queue) (isNew bool, err error) {
 	ctx, end, err := d.begin(ctx, []string{queue.Name})
 	if err != nil {
@@ -86,11 +87,11 @@ func (d *Deleter) SettleRecreation(ctx context.Context, cluster string, queue to
 	} else if ctx.Err() != nil {
 		return false, d.errs.Ended(ctx, err)
 	}
-	_, exists, err := d.held(ctx, cluster, queue.Name)
-	if err == nil && !exists {
-		err = d.errs.Fail(brokererr.ErrUnproven, "queue %q was deleted and could not be declared again", queue.Name)
+	err = d.declareIfGone(ctx, cluster, queue) // the management API may not have answered during the wait
+	if errors.Is(err, errOtherArguments) {
+		return false, nil
 	}
-	return false, err
+	return err == nil, err
 }
 
 // ClearRecreation takes down the fences of this owner's recreations that match a queue, and takes out their sentinels. No delete of the
@@ -161,6 +162,9 @@ func (d *Deleter) declareOnceGone(ctx context.Context, cluster string, queue top
 	}
 }
 
+// errOtherArguments: the queue exists and does not have its new arguments.
+var errOtherArguments = errors.New("other arguments")
+
 func (d *Deleter) declareIfGone(ctx context.Context, cluster string, queue topology.Queue) error {
 	_, exists, err := d.held(ctx, cluster, queue.Name)
 	if err != nil {
@@ -174,8 +178,11 @@ func (d *Deleter) declareIfGone(ctx context.Context, cluster string, queue topol
 	switch {
 	case err != nil:
 		return err
-	case info == nil || !snapshot.SameArguments(vhost.Normalize(info.Arguments), vhost.Normalize(queue.Arguments)):
+	case info == nil:
 		return d.errs.Fail(brokererr.ErrUnproven, stillDeleting, queue.Name)
+	case !snapshot.SameArguments(vhost.Normalize(info.Arguments), vhost.Normalize(queue.Arguments)):
+		text := fmt.Sprintf("%v: "+stillDeleting, brokererr.ErrUnproven, queue.Name)
+		return d.errs.Because([]error{brokererr.ErrUnproven, errOtherArguments}, text)
 	}
 	return nil
 }
