@@ -290,12 +290,11 @@ func (v *vhostScope) advance(ctx context.Context, status v1alpha1.RecreationStat
 	}
 	next, over := plan.NextStep(status, v.endOfPhase(status, result, now))
 	next.Moved = task.movedBefore + int64(result.moved()) // the status may already have the progress
-	next.PastBindings += int64(result.past())
+	next.PastBindings = task.pastBefore + int64(result.past())
 	next.Remaining = int64(result.progress.Remaining)
 	if next.Phase == v1alpha1.RecreationSwapping && next.EmptiedTime == nil {
 		next.EmptiedTime = &now
 	}
-	v.countWork(status, result)
 	if over {
 		return true, v.finishRecreation(ctx, next, now)
 	}
@@ -314,8 +313,11 @@ func (v *vhostScope) advance(ctx context.Context, status v1alpha1.RecreationStat
 			"reason", conditions.ErrorSummary(result.err))
 	}
 	if failed || v.cq.Spec.Suspend && next.Phase != v1alpha1.RecreationSwapping {
-		v.recreations.take(key)
 		v.showRecreation(next, task.detail())
+		if err := v.writeClaim(ctx); err != nil {
+			return false, err
+		}
+		v.recreations.take(key)
 		v.requeueWithin(max(task.retryIn(time.Now()), firstWorkRetry))
 		return false, nil
 	}

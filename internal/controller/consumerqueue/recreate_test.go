@@ -666,6 +666,26 @@ func TestAnUncertainDeleteIsKeptInTheStatus(t *testing.T) {
 	topologytest.Equal(t, "Ready", "True InSync", w.conditionOf(v1alpha1.ConditionReady))
 }
 
+// The queue may already be the new one, so the recreation must not count as backed out.
+func TestAnAbortWaitsForAnUncertainDelete(t *testing.T) {
+	t.Parallel()
+	w := newRecreationWorld(t, whenEmpty)
+	w.engine.swapped = recreate.Swapped{DeleteSent: true}
+	w.engine.during[v1alpha1.RecreationSwapping] = func(context.Context) error {
+		return &recreate.Error{Reason: recreate.DeleteUncertain, Message: "no answer"}
+	}
+	w.wantTTL(whenEmpty)
+	w.settle()
+	w.annotate(v1alpha1.AbortRecreationAnnotation, w.get().Status.Recreation.ID)
+	w.age(lastWorkRetry)
+	w.settle()
+	status := w.get().Status.Recreation
+	topologytest.Equal(t, "phases", append(slices.Clone(allPhases[:3]), "Swapping after a delete orders"), w.engine.taken())
+	topologytest.Equal(t, "phase", v1alpha1.RecreationSwapping, status.Phase)
+	topologytest.Equal(t, "delete sent", true, status.DeleteSent)
+	topologytest.Equal(t, "reason to back out", "", status.BackOutReason)
+}
+
 // A manager that lost its lead and does not know it must not delete the queue.
 func TestAnOlderManagerSendsNoDelete(t *testing.T) {
 	t.Parallel()

@@ -35,6 +35,7 @@ func TestMetricsOfRecreations(t *testing.T) {
 		}
 	}
 	before := counters()
+	refuse := w.refuseStatuses()
 	release := make(chan struct{})
 	w.engine.during[v1alpha1.RecreationEmptying] = func(context.Context) error { <-release; return nil }
 	w.wantTTL(strings.Replace(automatic, "Automatic", "Automatic, publishersPastBindings: Accept", 1))
@@ -51,6 +52,8 @@ warren_recreation_phase{name="orders",namespace="shop",phase="Emptying"} 1
 warren_recreation_remaining{name="orders",namespace="shop"} 7
 `, "warren_recreation_phase", "warren_recreation_remaining")
 	close(release)
+	w.awaitEnd()
+	refuse(2) // each result counts once
 	w.settle()
 	w.emits("", "warren_recreation_phase", "warren_recreation_remaining")
 	for i, counted := range counters() {

@@ -47,10 +47,10 @@ type recreationTask struct {
 	runs     int64
 	cancel   context.CancelFunc
 	progress recreate.Progress
-	// movedBefore is status.recreation.moved when the work begins.
-	movedBefore int64
-	ended       time.Time // zero while it runs
-	result      phaseResult
+	// movedBefore and pastBefore are moved and pastBindings of status.recreation when the work begins.
+	movedBefore, pastBefore int64
+	ended                   time.Time // zero while it runs
+	result                  phaseResult
 	// failures is how often in a row the work of this phase has failed.
 	failures int
 	// former is the previous result of the same phase; nil if there is none.
@@ -148,7 +148,9 @@ func (r *recreationTasks) begin(
 		return
 	}
 	ctx, cancel := context.WithCancel(r.lifetime)
-	task := &recreationTask{id: status.ID, phase: status.Phase, runs: status.Runs, cancel: cancel, movedBefore: status.Moved}
+	task := &recreationTask{
+		id: status.ID, phase: status.Phase, runs: status.Runs, cancel: cancel, movedBefore: status.Moved, pastBefore: status.PastBindings,
+	}
 	if former != nil && former.id == task.id && former.phase == task.phase {
 		result := former.result // a pointer into the former task would retain it, and with it all tasks before
 		task.failures, task.former = former.failures, &result

@@ -57,6 +57,7 @@ func (w *recreationWork) run(ctx context.Context, report func(recreate.Progress)
 			result.err = w.connection.CatchUp(ctx) // so that the next comparison sees the new queue
 		}
 	}
+	countWork(w.status.Phase, result)
 	return result
 }
 
@@ -270,9 +271,9 @@ const (
 )
 
 // countWork adds the messages and times of a phase to the metrics.
-func (v *vhostScope) countWork(status v1alpha1.RecreationStatus, result phaseResult) {
+func countWork(phase v1alpha1.RecreationPhase, result phaseResult) {
 	direction := toBacklog
-	if status.Phase == v1alpha1.RecreationGivingBack {
+	if phase == v1alpha1.RecreationGivingBack {
 		direction = back
 	}
 	metrics.RecreationMessages.Add(float64(result.moved()), direction)
