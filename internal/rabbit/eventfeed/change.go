@@ -17,7 +17,7 @@ type Kind int
 const (
 	Created Kind = iota + 1
 	Deleted
-	// PolicyChanged: a policy or operator policy was set or cleared. Events do not distinguish the two.
+	// PolicyChanged: a policy or operator policy was set or cleared. Only the event of a cleared operator policy shows which of the two.
 	PolicyChanged
 )
 
@@ -36,10 +36,11 @@ type Change struct {
 	Binding  vhost.Binding
 }
 
-// bindingKeys are the names of the events to receive, which are also their routing keys.
+// bindingKeys are the names of the events to receive, which are also their routing keys. Setting an operator policy is policy.set (3.10,
+// 4.0, 4.3).
 var bindingKeys = []string{
 	"queue.created", "queue.deleted", "exchange.created", "exchange.deleted",
-	"binding.created", "binding.deleted", "policy.set", "policy.cleared",
+	"binding.created", "binding.deleted", "policy.set", "policy.cleared", "operator.policy.cleared",
 }
 
 // parse decodes an event; false if the event is not about the vhost.
@@ -68,7 +69,7 @@ func parse(event amqp.Delivery, vhostName string) (Change, bool) {
 		change.Binding, change.Exact = h.binding()
 		b := change.Binding
 		change.ID = vhost.ID{Kind: vhost.KindBinding, Source: b.Source, Destination: b.Destination, RoutingKey: b.RoutingKey}
-	case "policy":
+	case "policy", "operator":
 		change.Kind, change.ID = PolicyChanged, vhost.ID{Name: h.text("name")}
 	default:
 		return Change{}, false

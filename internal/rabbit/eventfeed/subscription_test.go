@@ -140,9 +140,13 @@ func TestChangesOfPolicies(t *testing.T) {
 	each(t, func(t *testing.T, vh *brokers.VHost, heard *eventfeed.Subscription) {
 		vh.SetPolicy("limits", brokers.Policy{Pattern: "^orders$", Definition: map[string]any{"max-length": 5}, ApplyTo: "queues"})
 		vh.DeletePolicy("limits")
+		vh.SetOperatorPolicy("caps", brokers.Policy{Pattern: "^orders$", Definition: map[string]any{"max-length": 5}, ApplyTo: "queues"})
+		vh.DeleteOperatorPolicy("caps")
 		expect(t, heardUntil(t, heard, 1),
 			eventfeed.Change{Kind: eventfeed.PolicyChanged, ID: vhost.ID{Name: "limits"}},
-			eventfeed.Change{Kind: eventfeed.PolicyChanged, ID: vhost.ID{Name: "limits"}})
+			eventfeed.Change{Kind: eventfeed.PolicyChanged, ID: vhost.ID{Name: "limits"}},
+			eventfeed.Change{Kind: eventfeed.PolicyChanged, ID: vhost.ID{Name: "caps"}},
+			eventfeed.Change{Kind: eventfeed.PolicyChanged, ID: vhost.ID{Name: "caps"}})
 	})
 }
 

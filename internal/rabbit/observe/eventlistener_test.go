@@ -2,6 +2,7 @@ package observe_test
 
 import (
 	"fmt"
+	"slices"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -101,7 +102,10 @@ func snapshotOf(t *testing.T, vh *brokers.VHost) vhost.Observed {
 
 // An event that does not contain the change exactly causes a refresh.
 func TestEventsThatNeedARefresh(t *testing.T) {
+	isOperator := func(p vhost.Policy) bool { return p.Operator }
+	limit := brokers.Policy{Pattern: "^o", Definition: map[string]any{"max-length": 5}, ApplyTo: "queues"}
 	rabbittest.Each(t, func(t *testing.T, vh *brokers.VHost) {
+		vh.SetOperatorPolicy("limit of the operator", limit)
 		connection := rabbittest.Connected(t, rabbittest.ConfigOf(vh), nil)
 		rabbittest.Hearing(t, connection)
 		for name, change := range map[string]struct {
@@ -115,10 +119,14 @@ func TestEventsThatNeedARefresh(t *testing.T) {
 				},
 			},
 			"a policy": {
-				make: func() {
-					vh.SetPolicy("limit", brokers.Policy{Pattern: "^o", Definition: map[string]any{"max-length": 5}, ApplyTo: "queues"})
+				make: func() { vh.SetPolicy("limit", limit) },
+				seen: func(o vhost.Observed) bool {
+					return slices.ContainsFunc(o.Policies, func(p vhost.Policy) bool { return !p.Operator })
 				},
-				seen: func(o vhost.Observed) bool { return len(o.Policies) == 1 },
+			},
+			"an operator policy is cleared": {
+				make: func() { vh.DeleteOperatorPolicy("limit of the operator") },
+				seen: func(o vhost.Observed) bool { return !slices.ContainsFunc(o.Policies, isOperator) },
 			},
 		} {
 			change.make()
