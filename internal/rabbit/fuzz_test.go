@@ -46,6 +46,7 @@ func FuzzAnswers(f *testing.F) {
 		`{"queues":[{"name":"q","arguments":[]}],"exchanges":null,"bindings":[{"source":"","arguments":{}}],"policies":[{}]}`,
 		`{"queues":[{"name":"q","durable":"yes"}]}`,
 		`{"parameters":[{"component":"operator_policy","name":"p","value":{"definition":{"max-length":1}}}]}`,
+		`[{"name":"p","priority":1.5},{"name":"p","priority":1e999},{"name":"p","priority":"` + password + `"}]`,
 		`{"parameters":[{"component":"operator_policy","value":"` + password + `"}]}`, `{"parameters":[{"component":"operator_policy"}]}`,
 		`{"error":"not_authorised","reason":"Not monitor user"}`, `{"error":"bad_request","reason":"vhost_not_found"}`,
 		`{"error":"x","reason":"` + password + `"}`, `{"reason":"amqp://bob:` + url.QueryEscape(password) + `@mq"}`,

@@ -247,7 +247,7 @@ func TestHasAlternative(t *testing.T) {
 }
 
 func TestDeadLettersAtLeastOnce(t *testing.T) {
-	policy := func(priority int, definition Arguments) Policy {
+	policy := func(priority float64, definition Arguments) Policy {
 		return Policy{Name: "p", Pattern: ReadPattern("^orders$"), ApplyTo: "queues", Priority: priority, Definition: definition}
 	}
 	operator := func(definition Arguments) Policy {

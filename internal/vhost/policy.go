@@ -7,9 +7,10 @@ import (
 
 // Policy is a policy or operator policy that applies to queues.
 type Policy struct {
-	Name     string
-	Pattern  Pattern
-	Priority int
+	Name    string
+	Pattern Pattern
+	// Priority is any number: RabbitMQ 3.10, 4.0 and 4.3 also store fractions. Two integers above 2^53 can become equal.
+	Priority float64
 	// ApplyTo is RabbitMQ's apply-to: all, queues, quorum_queues, exchanges and the like.
 	ApplyTo    string
 	Operator   bool

@@ -9,7 +9,7 @@ import (
 
 func TestPoliciesOf(t *testing.T) {
 	t.Parallel()
-	policy := func(name, pattern string, priority, limit int) vhost.Policy {
+	policy := func(name, pattern string, priority float64, limit int) vhost.Policy {
 		return vhost.Policy{
 			Name: name, Pattern: vhost.ReadPattern(pattern), Priority: priority, Definition: vhost.Arguments{vhost.KeyMaxLength: int64(limit)},
 		}
@@ -29,7 +29,8 @@ func TestPoliciesOf(t *testing.T) {
 			policies:  []vhost.Policy{policy("below", unreadable, 0, 4), policy("beside", unreadable, 1, 3), policy("a", ".", 1, 1), policy("above", unreadable, 2, 2)},
 			effective: "a", possible: []string{"above", "beside"},
 		},
-		"an unreadable pattern alone": {policies: []vhost.Policy{policy("a", unreadable, 0, 1)}, possible: []string{"a"}},
+		"a priority that is no integer": {policies: []vhost.Policy{policy("a", ".", 1, 1), policy("b", ".", 1.5, 2), policy("c", ".", -0.5, 3)}, effective: "b"},
+		"an unreadable pattern alone":   {policies: []vhost.Policy{policy("a", unreadable, 0, 1)}, possible: []string{"a"}},
 	} {
 		effective, possible := vhost.PoliciesOf("orders", vhost.TypeQuorum, test.policies, false)
 		var holding string

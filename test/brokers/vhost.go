@@ -184,7 +184,7 @@ type Policy struct {
 	Pattern    string         `json:"pattern"`
 	Definition map[string]any `json:"definition"`
 	ApplyTo    string         `json:"apply-to"`
-	Priority   int            `json:"priority"`
+	Priority   float64        `json:"priority"`
 }
 
 // SetPolicy creates or replaces a policy.

@@ -67,7 +67,7 @@ type Fence struct {
 	Name     string
 	Pattern  string
 	Queues   []string
-	Priority int
+	Priority float64
 	// Effective is the definition that applies to the queues without the fence.
 	Effective vhost.Arguments
 	// Drops: some of the queues have a maximum length, and drop messages when they are full.

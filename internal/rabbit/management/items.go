@@ -1,6 +1,13 @@
 package management
 
-import "github.com/warren-mq/warren/internal/vhost"
+import (
+	"encoding/json"
+	"errors"
+	"math"
+	"strconv"
+
+	"github.com/warren-mq/warren/internal/vhost"
+)
 
 // The items of definitions and of listings have the same fields.
 
@@ -37,9 +44,23 @@ type BindingItem struct {
 type PolicyItem struct {
 	Name       string
 	Pattern    string
-	Priority   int
+	Priority   Priority
 	ApplyTo    string `json:"apply-to"`
 	Definition map[string]any
+}
+
+// Priority is the priority of a policy. RabbitMQ (3.10, 4.0, 4.3) stores any number: 1.5, 1.0e300, or an integer of any length.
+type Priority float64
+
+// UnmarshalJSON decodes a number. A number that a float64 cannot represent becomes the largest or smallest finite one, which JSON can
+// represent.
+func (p *Priority) UnmarshalJSON(text []byte) error {
+	number, err := strconv.ParseFloat(string(text), 64)
+	if err != nil && !errors.Is(err, strconv.ErrRange) {
+		return json.Unmarshal(text, (*float64)(p)) // null, or no number
+	}
+	*p = Priority(min(max(number, -math.MaxFloat64), math.MaxFloat64))
+	return nil
 }
 
 // The columns of the listings from which the items are decoded.
@@ -84,7 +105,7 @@ func (b BindingItem) Observed() vhost.Binding {
 // Observed returns the policy with its definition in normal form. operator is true for an operator policy.
 func (p PolicyItem) Observed(patterns *vhost.Patterns, operator bool) vhost.Policy {
 	return vhost.Policy{
-		Name: p.Name, Pattern: patterns.Read(p.Pattern), Priority: p.Priority, ApplyTo: p.ApplyTo, Operator: operator,
+		Name: p.Name, Pattern: patterns.Read(p.Pattern), Priority: float64(p.Priority), ApplyTo: p.ApplyTo, Operator: operator,
 		Definition: vhost.Normalize(p.Definition),
 	}
 }

@@ -8,7 +8,7 @@ import (
 )
 
 // PutPolicy creates or replaces a policy that applies to queues.
-func (c *Client) PutPolicy(ctx context.Context, name, pattern string, priority int, definition vhost.Arguments) error {
+func (c *Client) PutPolicy(ctx context.Context, name, pattern string, priority float64, definition vhost.Arguments) error {
 	return c.write(ctx, http.MethodPut, c.policyPath(name), map[string]any{
 		"pattern": pattern, "apply-to": "queues", "priority": priority, "definition": definition,
 	})

@@ -31,7 +31,7 @@ type batch struct {
 
 	stats    map[string]*queueStats
 	fences   []fence.Fence
-	priority int // of the fences
+	priority float64 // of the fences
 	// asked is when the batch began to ask the callers. answered is when all of them had answered.
 	asked, answered time.Time
 	// closed is when the batch began to write the first fence.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -59,6 +60,9 @@ func TestPoliciesThatOverrideAFence(t *testing.T) {
 		"the same priority": {
 			vhost.Policy{Name: "p", Priority: 1000}, `queue "orders": policy "p" overrides the fence: its priority is 1000`,
 		},
+		"a priority that no fence has": {
+			vhost.Policy{Name: "p", Priority: 1e300}, `queue "orders": policy "p" overrides the fence: its priority is 1e+300`,
+		},
 		"the same priority for another queue": {vhost.Policy{Name: "p", Priority: 1000, Pattern: vhost.ReadPattern("^bills$")}, ""},
 		"an operator policy that drops messages": {
 			vhost.Policy{Name: "p", Operator: true, Definition: vhost.Arguments{vhost.KeyOverflow: "drop-head"}},
@@ -87,6 +91,32 @@ func TestPoliciesThatOverrideAFence(t *testing.T) {
 				t.Errorf("%v does not say %q", err, test.says)
 			}
 		})
+	}
+}
+
+// A fence outranks the other policies, whatever numbers their priorities are.
+func TestPriorityOfAFence(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		priorities []float64
+		operator   bool
+		want       float64
+	}{
+		"no policy":                         {want: 1000},
+		"low priorities":                    {priorities: []float64{-1e300, 0, 998.5}, want: 1000},
+		"a high priority":                   {priorities: []float64{2000, 1000}, want: 2001},
+		"a fraction":                        {priorities: []float64{1000.5}, want: 1001},
+		"an operator policy":                {priorities: []float64{2000}, operator: true, want: 1000},
+		"the highest that is outranked":     {priorities: []float64{1<<53 - 1}, want: 1 << 53},
+		"priorities that no fence outranks": {priorities: []float64{1 << 53, 1e300, math.MaxFloat64, 7}, want: 1000},
+	} {
+		var policies []vhost.Policy
+		for _, priority := range test.priorities {
+			policies = append(policies, vhost.Policy{Priority: priority, Operator: test.operator})
+		}
+		if got := priorityOver(policies); got != test.want {
+			t.Errorf("%s: %v, want %v", name, got, test.want)
+		}
 	}
 }
 

@@ -169,7 +169,7 @@ func (*emptyBroker) Cluster(context.Context) (vhost.Cluster, error) {
 
 func (*emptyBroker) Policies(context.Context) ([]vhost.Policy, error) { return nil, nil }
 
-func (b *emptyBroker) PutPolicy(_ context.Context, _, _ string, _ int, definition vhost.Arguments) error {
+func (b *emptyBroker) PutPolicy(_ context.Context, _, _ string, _ float64, definition vhost.Arguments) error {
 	b.changes = append(b.changes, definition.JSON())
 	return nil
 }

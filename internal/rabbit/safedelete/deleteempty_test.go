@@ -38,7 +38,13 @@ var emptinesses = map[string]emptiness{
 	"policy, length":     {setup: policy("policy, length", "max-length", 10)},
 	"policy, overflow":   {setup: policy("policy, overflow", "max-length", 10, "overflow", "reject-publish")},
 	"policy, bytes":      {setup: policy("policy, bytes", "max-length-bytes", 100000, "overflow", "drop-head")},
+	"policy, fraction":   {setup: prioritized("policy, fraction", 1000.5)},
 	"operator's, length": {setup: operatorPolicy("operator's, length", "max-length", 10)},
+	"policy, highest": {
+		setup:  prioritized("policy, highest", 1e300),
+		reason: brokererr.ErrUnproven,
+		says:   `not proven empty: queue "policy, highest": policy "policy, highest" overrides the fence: its priority is 1e+300`,
+	},
 	"ready": {
 		setup:  func(_ *testing.T, v *brokers.VHost) { v.Publish("", "ready", "1", "2", "3") },
 		reason: brokererr.ErrNotEmpty, says: `not empty: queue "ready" holds 3 messages`, left: 3,
@@ -140,6 +146,14 @@ const foreignFence = "warren-fence-99999999999-ABCDEF:another:fenced"
 
 func policy(queue string, definition ...any) func(*testing.T, *brokers.VHost) {
 	return func(_ *testing.T, v *brokers.VHost) { v.SetPolicy(queue, onlyFor(queue, definition)) }
+}
+
+func prioritized(queue string, priority float64) func(*testing.T, *brokers.VHost) {
+	return func(_ *testing.T, v *brokers.VHost) {
+		p := onlyFor(queue, []any{"max-length", 10})
+		p.Priority = priority
+		v.SetPolicy(queue, p)
+	}
 }
 
 func operatorPolicy(queue string, definition ...any) func(*testing.T, *brokers.VHost) {

@@ -68,7 +68,7 @@ type State struct {
 type API interface {
 	Cluster(ctx context.Context) (vhost.Cluster, error)
 	Policies(ctx context.Context) ([]vhost.Policy, error)
-	PutPolicy(ctx context.Context, name, pattern string, priority int, definition vhost.Arguments) error
+	PutPolicy(ctx context.Context, name, pattern string, priority float64, definition vhost.Arguments) error
 	DeletePolicy(ctx context.Context, name string) error
 	QueueInfo(ctx context.Context, queue, query string) (*management.QueueInfo, error)
 	QueueInfos(ctx context.Context, queues []string, pattern string) (map[string]*management.QueueInfo, error)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"math"
 	"slices"
 	"sync"
 	"time"
@@ -77,14 +78,27 @@ func (p preflight) plan(ctx context.Context) ([]fence.Fence, error) {
 	}
 	users := WithoutFences(policies)
 	p.without(func(g *group) error { return p.checkGroup(ctx, g, infos, users) })
-	p.priority = 1000
-	for _, policy := range users {
-		if !policy.Operator {
-			p.priority = max(p.priority, policy.Priority+1)
-		}
-	}
+	p.priority = priorityOver(users)
 	p.without(func(g *group) error { return p.checkUnhindered(g, policies) })
 	return p.fencesFor(time.Now()), nil
+}
+
+// lowestPriority and highestPriority limit the priorities of fences. Beyond 2^53, a float64 does not represent each integer.
+const (
+	lowestPriority  = 1000
+	highestPriority = 1 << 53
+)
+
+// priorityOver returns the priority of a fence that outranks the policies. It ignores a policy that no fence can outrank: that policy
+// hinders only the queues that it matches; see checkUnhindered.
+func priorityOver(policies []vhost.Policy) float64 {
+	priority := float64(lowestPriority)
+	for _, policy := range policies {
+		if !policy.Operator && policy.Priority < highestPriority {
+			priority = max(priority, math.Floor(policy.Priority)+1)
+		}
+	}
+	return priority
 }
 
 // without removes groups from the batch if they fail the check or have no queue left.
@@ -304,7 +318,8 @@ func (p preflight) checkUnhindered(g *group, policies []vhost.Policy) error {
 			case policy.Operator:
 				return p.unproven("queue %q: operator policy %q overrides the fence: it sets overflow %v", queue, policy.Name, overflow)
 			default:
-				return p.unproven("queue %q: policy %q overrides the fence: its priority is %d", queue, policy.Name, policy.Priority)
+				return p.unproven("queue %q: policy %q overrides the fence: its priority is %s", queue, policy.Name,
+					vhost.Display(policy.Priority))
 			}
 		}
 	}

@@ -35,7 +35,7 @@ func TestSurroundings(t *testing.T) {
 		{Source: "onward", Destination: "dlx", DestinationType: "exchange"},
 		{Source: "other", Destination: "dlq", DestinationType: "queue"},
 	}
-	policy := func(name, pattern, applyTo string, priority int, definition map[string]any) management.PolicyItem {
+	policy := func(name, pattern, applyTo string, priority management.Priority, definition map[string]any) management.PolicyItem {
 		return management.PolicyItem{Name: name, Pattern: pattern, ApplyTo: applyTo, Priority: priority, Definition: definition}
 	}
 	toDLX := map[string]any{"dead-letter-exchange": "dlx"}

@@ -11,7 +11,7 @@ import (
 
 func TestFenced(t *testing.T) {
 	t.Parallel()
-	policy := func(name, pattern string, priority int) vhost.Policy {
+	policy := func(name, pattern string, priority float64) vhost.Policy {
 		return vhost.Policy{Name: name, Pattern: vhost.ReadPattern(pattern), Priority: priority, ApplyTo: "queues"}
 	}
 	fence := func(name, pattern string) vhost.Fence {
