@@ -272,7 +272,10 @@ func TestDeadLettersAtLeastOnce(t *testing.T) {
 		"overflow by a policy that is outranked": {
 			arguments: strategy, policies: []Policy{policy(0, refuses), policy(1, Arguments{KeyMaxLength: int64(9)})},
 		},
-		"a policy drops messages":                {arguments: both, policies: []Policy{policy(0, drops)}},
+		"a policy drops messages": {arguments: both, policies: []Policy{policy(0, drops)}},
+		"a policy drops messages, below one that applies to no quorum queue": {
+			arguments: both, policies: []Policy{policy(0, drops), policy(1, Arguments{"queue-mode": "lazy"})},
+		},
 		"a policy that may match drops messages": {arguments: both, policies: []Policy{unclear}},
 		"an operator policy drops messages":      {arguments: both, policies: []Policy{operator(drops)}},
 		"an operator policy refuses messages":    {arguments: both, policies: []Policy{operator(refuses)}, want: true},

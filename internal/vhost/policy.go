@@ -68,10 +68,25 @@ func (p *Policy) Outranks(other *Policy) bool {
 // Match reports whether the policy applies to a queue with this name and type.
 func (p *Policy) Match(queue, queueType string) Match {
 	applies := p.ApplyTo == "" || p.ApplyTo == "all" || p.ApplyTo == "queues" || p.ApplyTo == appliesToTypes[queueType]
-	if !applies {
+	if !applies || queueType == TypeQuorum && p.hasAny(unsupportedByQuorum) {
 		return MatchNo
 	}
 	return p.Pattern.Match(queue)
+}
+
+// unsupportedByQuorum are the keys that no quorum queue supports: RabbitMQ applies no part of a policy or operator policy that has one of
+// them, and the match with the next priority applies (measured on 3.10.8, 4.0.5 and 4.3.6). The list is unsupported_policies in
+// rabbit_quorum_queue of 4.3.6. Each version refuses keys that it does not know.
+var unsupportedByQuorum = []string{
+	"max-priority", "queue-mode", "ha-mode", "ha-params", "ha-sync-mode", "ha-promote-on-shutdown", "ha-promote-on-failure",
+	"queue-master-locator", "max-age", "stream-max-segment-size-bytes", "initial-cluster-size", "selector-fields", "selector-field-max-bytes",
+}
+
+func (p *Policy) hasAny(keys []string) bool {
+	return slices.ContainsFunc(keys, func(key string) bool {
+		_, set := p.Definition[key]
+		return set
+	})
 }
 
 // appliesToTypes has the value of apply-to for queues of one type.

@@ -14,6 +14,10 @@ func TestPoliciesOf(t *testing.T) {
 			Name: name, Pattern: vhost.ReadPattern(pattern), Priority: priority, Definition: vhost.Arguments{vhost.KeyMaxLength: int64(limit)},
 		}
 	}
+	with := func(p vhost.Policy, key string) vhost.Policy {
+		p.Definition[key] = "a value"
+		return p
+	}
 	const unreadable = "^[[:alpha:]]"
 	for name, test := range map[string]struct {
 		policies  []vhost.Policy
@@ -30,7 +34,13 @@ func TestPoliciesOf(t *testing.T) {
 			effective: "a", possible: []string{"above", "beside"},
 		},
 		"a priority that is no integer": {policies: []vhost.Policy{policy("a", ".", 1, 1), policy("b", ".", 1.5, 2), policy("c", ".", -0.5, 3)}, effective: "b"},
-		"an unreadable pattern alone":   {policies: []vhost.Policy{policy("a", unreadable, 0, 1)}, possible: []string{"a"}},
+		"a key that no quorum queue supports": {
+			policies:  []vhost.Policy{with(policy("lazy", ".", 10, 1), "queue-mode"), policy("cap", ".", 0, 2)},
+			effective: "cap",
+		},
+		"such a key and an unreadable pattern": {policies: []vhost.Policy{with(policy("mirrored", unreadable, 0, 1), "ha-mode")}},
+		"a key that quorum queues ignore":      {policies: []vhost.Policy{with(policy("a", ".", 0, 1), "queue-leader-locator")}, effective: "a"},
+		"an unreadable pattern alone":          {policies: []vhost.Policy{policy("a", unreadable, 0, 1)}, possible: []string{"a"}},
 	} {
 		effective, possible := vhost.PoliciesOf("orders", vhost.TypeQuorum, test.policies, false)
 		var holding string
@@ -46,4 +56,9 @@ func TestPoliciesOf(t *testing.T) {
 	}
 	_, possible := vhost.PoliciesOf("orders", vhost.TypeQuorum, []vhost.Policy{policy("a", ".", 0, 1)}, true)
 	topologytest.Equal(t, "operator policies", 0, len(possible))
+	lazy := with(policy("lazy", ".", 0, 1), "queue-mode")
+	topologytest.Equal(t, "a classic queue supports the key", vhost.MatchYes, lazy.Match("orders", vhost.TypeClassic))
+	lazy.Operator = true
+	effective, _ := vhost.PoliciesOf("orders", vhost.TypeQuorum, []vhost.Policy{lazy}, true)
+	topologytest.Equal(t, "an operator policy with the key", nil, effective)
 }

@@ -19,7 +19,7 @@ func Ways() map[string]func(http.ResponseWriter, *http.Request) bool {
 		empty     = `"queues": [], ` + rest
 	)
 	deep := strings.Repeat("[", 9000) + strings.Repeat("]", 9000)
-	many, digits, long := strings.Repeat(`{"":1},`, 50000)+`1]}}`, strings.Repeat("0", 100000), strings.Repeat("4", 100000)
+	many, long := strings.Repeat(`{"":1},`, 50000)+`1]}}`, strings.Repeat("4", 100000)
 	return map[string]func(http.ResponseWriter, *http.Request) bool{
 		"one endless string":            At("whoami", Endless(`{"tags": ["`, "a")),
 		"one endless number":            At("whoami", Endless(`{"tags": [1`, "1")),
@@ -59,7 +59,6 @@ func Ways() map[string]func(http.ResponseWriter, *http.Request) bool {
 		"a list for definitions":        At("definitions", Text(`[]`)),
 		"a number for a string":         At("definitions", Text(`{"queues": [{"name": 1}], "exchanges": [], "bindings": []}`)),
 		"a string for a number":         At("definitions", Text(`{"policies": [{"name": "p", "priority": "1"}], `+empty)),
-		"a long number":                 At("definitions", Text(`{"policies": [{"name": "p", "priority": 1`+digits+`}], `+empty)),
 		"a list for a table":            At("definitions", Text(`{"queues": [{"name": "a", "arguments": [1]}], `+rest)),
 		"a long cluster name":           At("overview", Text(`{"rabbitmq_version": "4.3.6", "cluster_name": "`+long+`"}`)),
 		"a long version":                At("overview", Text(`{"rabbitmq_version": "`+long+`", "cluster_name": "a"}`)),

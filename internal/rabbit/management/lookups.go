@@ -144,7 +144,7 @@ type QueueInfo struct {
 	Leader    string
 	Arguments map[string]any
 
-	// Policy and Effective are statistics up to 4.0, and current from 4.3 on.
+	// Policy and Effective are statistics. They are seconds late, also on 4.3.6, where they would be current without statistics.
 	Policy    string
 	Effective effectivePolicy `json:"effective_policy_definition"`
 

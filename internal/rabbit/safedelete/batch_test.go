@@ -71,6 +71,9 @@ func TestPoliciesThatOverrideAFence(t *testing.T) {
 		"an operator policy that refuses messages": {
 			vhost.Policy{Name: "p", Operator: true, Definition: vhost.Arguments{vhost.KeyOverflow: vhost.OverflowRejectPublish}}, "",
 		},
+		"a higher priority, with a key that no quorum queue supports": {
+			vhost.Policy{Name: "p", Priority: 5000, Definition: vhost.Arguments{"queue-mode": "lazy"}}, "",
+		},
 		"an operator policy of the same priority": {vhost.Policy{Name: "p", Operator: true, Priority: 1000}, ""},
 		"the fence":                   {vhost.Policy{Name: own, Priority: 1000}, ""},
 		"a fence of another deletion": {vhost.Policy{Name: foreign}, `policy "` + foreign + `" of another deletion still exists`},

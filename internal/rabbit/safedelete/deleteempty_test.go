@@ -38,6 +38,7 @@ var emptinesses = map[string]emptiness{
 	"policy, length":     {setup: policy("policy, length", "max-length", 10)},
 	"policy, overflow":   {setup: policy("policy, overflow", "max-length", 10, "overflow", "reject-publish")},
 	"policy, bytes":      {setup: policy("policy, bytes", "max-length-bytes", 100000, "overflow", "drop-head")},
+	"policy, classic":    {setup: policy("policy, classic", "queue-mode", "lazy")}, // RabbitMQ applies it to no quorum queue
 	"policy, fraction":   {setup: prioritized("policy, fraction", 1000.5)},
 	"operator's, length": {setup: operatorPolicy("operator's, length", "max-length", 10)},
 	"policy, highest": {

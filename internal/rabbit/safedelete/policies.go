@@ -9,8 +9,8 @@ import (
 	"github.com/warren-mq/warren/internal/vhost"
 )
 
-// determinePolicies determines the policies that apply to a queue. It asks the broker only if Warren cannot evaluate a pattern, because up
-// to 4.0 the broker reports changes seconds late, and may still report a fence that was taken down.
+// determinePolicies determines the policies that apply to a queue. It asks the broker only if Warren cannot evaluate a pattern, because the
+// broker reports changes seconds late, and may still report a fence that was taken down.
 func (p preflight) determinePolicies(ctx context.Context, queue string, now *queueStats, policies []vhost.Policy) error {
 	user, unclear := holdingPolicy(queue, policies, false)
 	operator, unclearOperator := holdingPolicy(queue, policies, true)

@@ -654,6 +654,14 @@ func TestDiffShadowedByPolicy(t *testing.T) {
 			},
 			want: []string{`orders: policy "high" sets max-length 1 over the queue's none: messages can be dropped or refused early`},
 		},
+		"below a policy with a key that no quorum queue supports": {
+			spec: topologytest.Alone,
+			policies: []vhost.Policy{
+				{Name: "lazy", Pattern: vhost.ReadPattern("."), ApplyTo: "queues", Priority: 10, Definition: definition{"queue-mode": "lazy", "expires": 1}},
+				{Name: "cap", Pattern: vhost.ReadPattern("."), ApplyTo: "queues", Definition: definition{"max-length": 1}},
+			},
+			want: []string{`orders: policy "cap" sets max-length 1 over the queue's none: messages can be dropped or refused early`},
+		},
 		"of equal priority": {
 			spec: topologytest.Alone,
 			policies: []vhost.Policy{
