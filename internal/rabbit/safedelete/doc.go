@@ -6,4 +6,7 @@
 // are a batch. Begin reading at deletion.go, which has the call, and batch.go, which has the steps. These are in preflight.go
 // (reasons against the deletion), prove.go, delete.go, restore.go (if a group is not empty after all), undo.go and search.go
 // (removal of the sentinels). recovery.go takes down the fences that a crash leaves behind.
+//
+// batcher.go forms the batches, and register.go records deletions and fences. stats.go and policies.go describe a queue. sentinel.go and
+// sentinelconn.go publish sentinels. recreate.go deletes and declares a queue behind one fence, for package recreate.
 package safedelete
