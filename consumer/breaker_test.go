@@ -170,7 +170,7 @@ func TestMessagesThatAlwaysFailDoNotKeepTheBreakerOpen(t *testing.T) {
 	}
 }
 
-// RabbitMQ delivers a message first again that its handler defers, or under Requeue one whose handler panics.
+// RabbitMQ delivers a deferred message first again, and under Requeue also a message whose handler panics.
 func TestMessagesThatSayNothingDoNotKeepTheBreakerOpen(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {

@@ -170,11 +170,11 @@ func Run(ctx context.Context, consumers ...*Consumer) error {
 // contractInterval is how often the contract is read again.
 const contractInterval = 30 * time.Second
 
-// Run consumes until ctx ends, then drains. It reconnects without a limit of attempts. It returns nil if every handler has returned,
-// except handlers whose messages were settled as timed out. Also then, messages are delivered again if the drain timeout ended the contexts
-// of their handlers or their wait for a confirm, or if the connection was lost before their acks arrived. Run returns a *DrainError if
-// handlers did not return within the drain timeout, and another error if the first contract cannot be read, is not valid or does not
-// fit the options. Run can be called only once.
+// Run consumes until ctx ends, then drains. It reconnects without a limit of attempts. It returns nil if every handler has returned.
+// Handlers whose messages were settled as timed out do not count. Even then, RabbitMQ redelivers a message if the drain timeout ended its
+// handler's context or its wait for a confirm. The same happens if the connection was lost before its ack arrived. Run returns a
+// *DrainError if handlers did not return within the drain timeout, and another error if the first contract cannot be read, is not valid or
+// does not fit the options. Run can be called only once.
 func (c *Consumer) Run(ctx context.Context) error {
 	if !c.started.CompareAndSwap(false, true) {
 		return errors.New("consumer: Run was called before")

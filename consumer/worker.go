@@ -74,9 +74,9 @@ func (h *handlerContext) Value(key any) any {
 	return h.Context.Value(key)
 }
 
-// Draining returns a channel that is closed when the consumer that called the handler with ctx starts no further message, because it
-// drains or has lost its connection. A long handler can then save its progress and return before the drain timeout. The channel is
-// nil, and is never closed, if ctx is not that of a handler.
+// Draining returns a channel that is closed when the consumer starts no further message: it drains, or has lost its connection. ctx is the
+// context of a handler. A long handler can then save its progress and return before the drain timeout. For any other context the channel is
+// nil, and is never closed.
 func Draining(ctx context.Context) <-chan struct{} {
 	stopped, _ := ctx.Value(drainingKey{}).(<-chan struct{})
 	return stopped

@@ -112,7 +112,7 @@ func TestFaultsAreFound(t *testing.T) {
 	for fault, want := range map[fault]struct {
 		pitfall  string
 		lost     int    // at least
-		mistake  string // a part of one of the mistakes, if the trial looks for several
+		mistake  string // part of the expected mistake; empty if the trial reports only one
 		quick    bool
 		strategy contract.Strategy // Publish unless set
 	}{

@@ -11,7 +11,7 @@ type pitfall struct {
 	name string
 	// mistake describes a program that fails. docs/consumer/any-language.md has the same text.
 	mistake string
-	// rules are the rules of the same page that the mistake breaks, or "" for the other parts of the page.
+	// rules are the numbers of the rules in docs/consumer/any-language.md that the mistake breaks; empty if it breaks none of them.
 	rules string
 	try   func(*trial)
 	// strategies are the strategies under which a program can make the mistake; empty for all.

@@ -110,8 +110,7 @@ func TestServer(t *testing.T) {
 	topologytest.Equal(t, "error", nil, stop())
 }
 
-// An address gets no more connections than its share. The server closes a connection that is too many, and accepts one again when
-// another one has ended.
+// A share limits the connections of an address. The server closes each further connection until an earlier one has ended.
 func TestConnectionsAtATime(t *testing.T) {
 	t.Parallel()
 	g := NewWithT(t)

@@ -109,7 +109,7 @@ func (v View) reread(ctx context.Context, id vhost.ID, peers []Peer, live client
 		}
 		p.near = near
 		if now != nil {
-			p.Candidate = v.rightful(now, CandidateOf(now, v.version))
+			p.Candidate = v.withoutForgeable(now, CandidateOf(now, v.version))
 		}
 	}
 	return nil

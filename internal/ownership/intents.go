@@ -81,8 +81,8 @@ func isPristine(status v1alpha1.ConsumerQueueStatus) bool {
 		!Recorded(status.Location).Cluster.Known()
 }
 
-// wasStatusWritten reports whether any client has written the status. If a client removes the status, managedFields names it as the
-// writer of the default that replaces it.
+// wasStatusWritten reports whether any client has written the status. It returns true if a client removed the status: managedFields then
+// names that client as the writer of the default.
 func wasStatusWritten(cq *v1alpha1.ConsumerQueue) bool {
 	return slices.ContainsFunc(cq.ManagedFields, func(entry metav1.ManagedFieldsEntry) bool { return entry.Subresource == "status" })
 }

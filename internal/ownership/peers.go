@@ -171,7 +171,7 @@ func (v View) FindConflict(ctx context.Context, own Candidate, live client.Reade
 			return nil, err
 		}
 		if near == Same {
-			read = append(read, v.rightful(now, CandidateOf(now, v.version)))
+			read = append(read, v.withoutForgeable(now, CandidateOf(now, v.version)))
 		}
 	}
 	if conflict := FindConflict(own, read); conflict != nil {
@@ -285,7 +285,7 @@ func (v View) peer(of *record) (Peer, bool) {
 		return Peer{}, false
 	}
 	return Peer{
-		Candidate: v.rightful(of.cq, of.candidate(v.version)), key: key, view: v,
+		Candidate: v.withoutForgeable(of.cq, of.candidate(v.version)), key: key, view: v,
 		foreign: v.isForeign(of.cq), near: near, terminating: of.isLeaving(),
 	}, true
 }
@@ -307,7 +307,7 @@ func (v View) own() Candidate {
 }
 
 // doubtOf returns why the inventory of a ConsumerQueue may not apply to this location in a dispute with another namespace. Equal cluster
-// IDs do not suffice, because another broker can return the ID of this one.
+// IDs do not suffice, because the broker of another tenant can return any cluster ID.
 func (v View) doubtOf(cq *v1alpha1.ConsumerQueue) doubt {
 	recorded := Recorded(cq.Status.Location)
 	switch {
@@ -321,9 +321,9 @@ func (v View) doubtOf(cq *v1alpha1.ConsumerQueue) doubt {
 	return certain
 }
 
-// rightful removes objects that a ConsumerQueue of another namespace owns only by intent and does not specify. Another tenant can forge
-// intents, but must gain no more from them than from a spec.
-func (v View) rightful(cq *v1alpha1.ConsumerQueue, candidate Candidate) Candidate {
+// withoutForgeable removes objects that a ConsumerQueue of another namespace owns only by intent and does not specify. A tenant can forge
+// intents, so an intent must grant no more rights than a spec.
+func (v View) withoutForgeable(cq *v1alpha1.ConsumerQueue, candidate Candidate) Candidate {
 	forgeable := func(entry v1alpha1.TopologyEntry) bool {
 		intended := topology.Intended(entry) || entry.Kind == v1alpha1.KindBinding
 		return intended && !candidate.Desired.Wants(topology.IDOf(entry))

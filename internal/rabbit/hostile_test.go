@@ -242,7 +242,8 @@ func TestAMQPIsMatchedDuringThePauseAfterACostlyFailure(t *testing.T) {
 	api.Tags = "management" // an administrator reads the definitions instead
 	amqp := netfault.NewProxy(t, hostile.NewAMQP(t, wellBehaved).URI)
 	timeouts := rabbittest.Unpaced()
-	// So AMQP connects first, and the pause is minutes after the large answer, and seconds after a match that fails.
+	// With this Link, AMQP connects before the first refresh. With this Share, the pause lasts minutes after the large response, and
+	// seconds after a failed match.
 	timeouts.Link, timeouts.Pace.Share = rabbittest.Within, 10_000
 	connection, err := rabbittest.OpenWith(rabbit.Config{
 		AMQPURI: amqp.URI, ManagementURI: api.URI, Username: "guest", Password: "guest", VHost: "/", ResyncInterval: time.Hour,

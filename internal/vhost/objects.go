@@ -90,8 +90,8 @@ type Observed struct {
 	// DeadLetterRoutes has the routes, in the whole vhost, of queues that may dead-letter to a selected object. It is empty without
 	// Selection.IncludeDeadLetterSources.
 	DeadLetterRoutes []DeadLetterRoute
-	// Nodes is the number of nodes in the cluster, or zero if unknown. Members has the number of members of each selected quorum
-	// queue that has fewer members than that.
+	// Nodes is the number of nodes in the cluster, or zero if unknown. Members has the number of members of each selected quorum queue with
+	// fewer members than Nodes.
 	Nodes   int
 	Members map[string]int
 	// Cluster is the Key of the observed cluster.

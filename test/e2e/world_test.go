@@ -34,8 +34,8 @@ func newWorld(broker brokers.Broker) *world {
 	return w
 }
 
-// newPatientWorld is newWorld at the newest broker for many deletions at the same time. Three resyncIntervals are the time that they have,
-// which is a minute otherwise: a busy broker needs longer.
+// newPatientWorld is newWorld at the newest broker for many deletions at the same time. A deletion may take three resyncIntervals, here six
+// minutes, because a busy broker needs longer than the default.
 func newPatientWorld() *world {
 	GinkgoHelper()
 	w := newBareWorld(newest)

@@ -43,7 +43,7 @@ type handover struct {
 	givenBack bool
 }
 
-// watchLeadership returns a function that waits until another pod than the current one leads.
+// watchLeadership returns a function that waits until a different pod leads.
 func (c *cluster) watchLeadership() func() handover {
 	GinkgoHelper()
 	from := c.leader()

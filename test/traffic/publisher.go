@@ -41,8 +41,8 @@ type Publishing struct {
 
 // Counts are the numbers of a publisher's messages by outcome.
 type Counts struct {
-	// Made is how many ids there are; once the publisher has stopped, each was sent. Each has at most one place among Confirmed, Returned
-	// and Unsettled.
+	// Made is the number of message IDs. Once the publisher has stopped, it has sent each of them. Confirmed, Returned and Unsettled do not
+	// overlap.
 	Made int
 	// Confirmed messages must not be lost by the broker.
 	Confirmed int

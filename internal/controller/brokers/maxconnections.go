@@ -31,8 +31,8 @@ func (p *Pool) makeRoom(key types.NamespacedName, created time.Time) error {
 	return nil
 }
 
-// youngest counts the open connections of the namespace of a BrokerConnection. It returns the key of the newest BrokerConnection: of those
-// with a connection, and the given one.
+// youngest counts the open connections of the namespace of a BrokerConnection. It returns the key of the newest BrokerConnection. It
+// considers the given BrokerConnection, and each BrokerConnection of the namespace with an open connection.
 func (p *Pool) youngest(key types.NamespacedName, created time.Time) (count int, youngest types.NamespacedName) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -200,14 +200,13 @@ func (p *Pool) get(key types.NamespacedName) (openConnection, bool) {
 	return found, ok
 }
 
-// OtherNamespaces returns the open connections of other namespaces to vhosts of the same name as that of the connection of. A value is true
-// if its connection was shown to lead to the same vhost as of. OtherNamespaces leaves out connections whose AMQP connection was never
-// matched.
-func (p *Pool) OtherNamespaces(ctx context.Context, namespace string, of *Broker) (map[client.ObjectKey]bool, error) {
+// OtherNamespaces returns the open connections of other namespaces to vhosts with the name of own's vhost. A value is true if the
+// connection was shown to lead to the vhost of own. Connections that were never matched are left out.
+func (p *Pool) OtherNamespaces(ctx context.Context, namespace string, own *Broker) (map[client.ObjectKey]bool, error) {
 	p.mu.Lock()
 	others := map[client.ObjectKey]*Broker{}
 	for key, open := range p.open {
-		if key.Namespace != namespace && open.broker.VHost() == of.VHost() {
+		if key.Namespace != namespace && open.broker.VHost() == own.VHost() {
 			others[key] = open.broker
 		}
 	}
@@ -218,7 +217,7 @@ func (p *Pool) OtherNamespaces(ctx context.Context, namespace string, of *Broker
 		if !health.Cluster.Known() {
 			continue
 		}
-		leads, err := of.LeadsTo(ctx, health)
+		leads, err := own.LeadsTo(ctx, health)
 		if err != nil {
 			return nil, err
 		}

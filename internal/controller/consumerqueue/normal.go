@@ -73,7 +73,7 @@ func (s *scope) reconcileThrough(ctx context.Context, bc *v1alpha1.BrokerConnect
 		return reconciled{}, nil // both its end and its return are watched
 	}
 	if !bc.IsProtected() {
-		return reconciled{}, nil // it will be usable soon, and the change is watched
+		return reconciled{}, nil // the update that adds its finalizer enqueues this resource again
 	}
 	interval, err := bc.Spec.ResyncInterval.Parse()
 	if err != nil {

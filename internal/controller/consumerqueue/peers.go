@@ -16,13 +16,13 @@ import (
 	"github.com/warren-mq/warren/internal/ownership"
 )
 
-// indexPeers updates the index of ownership. It also enqueues the ConsumerQueues of the manager's first list, and ConsumerQueues that a
-// change of another one concerns:
+// indexPeers updates the index of ownership. It also enqueues the ConsumerQueues of the manager's first list, and the ConsumerQueues that
+// the change of a peer concerns:
 //
 //   - they lost a conflict that may be over
-//   - they are about to delete objects that the other one may now want
-//   - the other one is the first or the last to share their dead-letter queue
-//   - the other one changes which namespaces may share an object
+//   - they are about to delete objects that the peer may now want
+//   - the peer is the first or the last to share their dead-letter queue
+//   - the peer changes which namespaces may share an object
 func (r *Reconciler) indexPeers() handler.EventHandler {
 	enqueue := func(q requests, changed *v1alpha1.ConsumerQueue, leaves bool) {
 		for _, key := range r.index.Affected(changed, leaves) {

@@ -907,7 +907,7 @@ func TestALostRecreationIsInspectedWithASlot(t *testing.T) {
 	}
 }
 
-// Another instance may keep its fence for good, so that nothing shows whether a delete is running.
+// Another instance may keep its fence forever, so that nothing shows whether a delete is running.
 func TestADeletionGivesUpALostRecreationThatItCannotCheck(t *testing.T) {
 	t.Parallel()
 	w := newRecreationWorld(t, whenEmpty)

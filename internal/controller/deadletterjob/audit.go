@@ -25,7 +25,8 @@ func (s *scope) logStart(verb string) {
 		"reason", s.before.Reason)
 }
 
-// logOutcome logs the counts of a job that has ended, or of a task that has ended before its job, which may be deleted before it continues.
+// logOutcome logs the counts of a job that has ended. It also logs them when a task has ended and its job has not, because the job may be
+// deleted before it continues.
 func (s *scope) logOutcome(verb string) {
 	s.auditLog().Info(verb, "consumerQueue", s.before.ConsumerQueue, "source", s.status.Source,
 		"outcome", conditions.Ready(s.status.Conditions).Reason, "counts", s.work.Summary(), "dryRun", s.before.DryRun)

@@ -29,7 +29,7 @@ type order struct {
 type namespace struct {
 	ready      byPriority
 	popped     int
-	background int           // of those popped
+	background int           // popped requests with a background priority
 	element    *list.Element // in order.rotation
 }
 

@@ -14,7 +14,7 @@ func TestBodiesAreDroppedWhenMemoryIsUsed(t *testing.T) { //nolint:paralleltest 
 		consumer   string
 		size       int64
 		overhead   int64
-		release    bool // the first message, before this one arrives
+		release    bool // release the first message before this message arrives
 	}
 	for name, test := range map[string]struct {
 		steps []step

@@ -267,7 +267,7 @@ func (p *protocol) receivedOnConnection(received method, args *arguments) error 
 	return nil
 }
 
-// takeReply counts an answer, and returns an error if there is no request for it.
+// takeReply counts the reply to a request, and returns an error if no request waits for a reply.
 func takeReply(replies *int, received method) error {
 	if *replies == 0 {
 		return fmt.Errorf("method %d.%d was %w", received[0], received[1], errUnasked)

@@ -154,8 +154,8 @@ func (f *Feed) Count() int {
 	return f.events
 }
 
-// Refreshed records a successful refresh. previous is when the previous refresh began, before is how many events had arrived when this one
-// began, and difference is what this one found.
+// Refreshed records a successful refresh. previous is the start of the refresh before it. before is the number of events that had arrived
+// when this refresh began. difference has the changes that this refresh found.
 func (f *Feed) Refreshed(previous time.Time, before int, difference snapshot.Difference) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -74,8 +74,8 @@ type Fence struct {
 	Drops bool
 }
 
-// Boundless is a maximum length that no queue reaches. An open fence needs one, because only a queue that refuses messages beyond a maximum
-// length signals publishers that it accepts messages again.
+// Boundless is a maximum length that no queue reaches. An open fence sets it. Without a maximum length beyond which it refuses messages, a
+// queue does not signal publishers that it accepts messages again.
 const Boundless = int64(1000000000)
 
 // Closed returns the definition with which a queue refuses messages while a message is ready or waits to be dead-lettered.

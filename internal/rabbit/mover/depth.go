@@ -65,8 +65,8 @@ func (p *pass) depth() (ready int, exists, counted bool, err error) {
 // A quorum queue that is too busy to count answers at least this much later: RabbitMQ 4.3.6 waits 250 ms for the count.
 const stallMargin = 200 * time.Millisecond
 
-// wasStalled reports whether the last answer was late because of its queue. The broker may also be far away, so wasStalled asks a question
-// that no queue answers.
+// wasStalled reports whether the queue delayed the last answer. To exclude a distant broker, wasStalled first times basic.qos, which
+// involves no queue.
 func (p *pass) wasStalled() (bool, error) {
 	took := p.took
 	err := withinLimit(p.connection, func() error {

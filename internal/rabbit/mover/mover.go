@@ -59,8 +59,8 @@ type Config struct {
 	// Selective means that some messages may stay in the queue. The move then uses a larger prefetch.
 	Selective bool
 	// DeliveryLimited means that the queue may delete returned messages, because it has a delivery limit. The move then gets the messages
-	// one by one, so that the broker delivers none that it does not move, and moves the current message before it stops. RabbitMQ does not
-	// allow that at a queue with a single active consumer.
+	// one by one, so that the broker delivers only messages that are moved. Before it stops, the move completes the current message.
+	// RabbitMQ does not allow basic.get at a queue with a single active consumer.
 	DeliveryLimited bool
 	// Failures are messages that earlier runs could not move. The move does not publish them again.
 	Failures []Failure

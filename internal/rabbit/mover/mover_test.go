@@ -529,7 +529,7 @@ func TestUnreadable(t *testing.T) {
 }
 
 // The AMQP library ends the connection at headers that are nested deeper than 32 levels, or that have more than 8192 elements. A
-// dead letter with such headers must not keep a move, its slot and its connection busy for good.
+// dead letter with such headers must not keep a move, its slot and its connection busy forever.
 func TestHeadersThatTheLibraryRefuses(t *testing.T) {
 	nested, many := amqp.Table{}, amqp.Table{}
 	for range 40 {

@@ -171,7 +171,7 @@ func TestRecreationDeadLettersWhatExpiresInTheHold(t *testing.T) {
 				}
 				vh.Send("direct", "orders", amqp.Publishing{DeliveryMode: amqp.Persistent, MessageId: "expires", Expiration: "100"})
 				rabbittest.Holds(t, vh, "orders.dlq", 1)
-				run.record.phase = diverting // as after a crash before its end was recorded, and an update of Warren
+				run.record.phase = diverting // as if Warren crashed before it recorded the end, and was then updated
 				run.run()
 				if test.policy != nil {
 					vh.DeletePolicy("dead-letters")

@@ -45,9 +45,9 @@ func (r *Recreator) lacks(permission string) error {
 		"configure, write and read all of them", r.Username, permission, ownNames)
 }
 
-// endWithoutRights returns nil if a recreation whose user lacks a permission can end: it has no hold, no backlog and no exchange that
-// leads to the queue, usually because it could not declare them. The management API shows that without permissions on their names.
-// Otherwise it returns the given refusal.
+// endWithoutRights returns nil if a recreation whose user lacks a permission can end: it has no hold, no backlog and no exchange that leads
+// to the queue, usually because it could not declare them. The management API shows queues and bindings to users without permissions on
+// them. Otherwise it returns the given refusal.
 func (r *Recreator) endWithoutRights(ctx context.Context, rec Recreation, refusal error) error {
 	for _, queue := range []string{rec.Hold(), rec.Backlog()} {
 		info, err := r.api.QueueInfo(ctx, queue, management.WithoutStatistics)

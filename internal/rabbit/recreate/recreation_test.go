@@ -956,8 +956,8 @@ func (r *recreating) strandDelete() *netfault.FrameProxy {
 	return proxy
 }
 
-// RabbitMQ gets the delete of a swap when Warren's connection is gone. Until the queue is gone, or so much time has passed that no delete
-// can be under way, the fence refuses what would be lost with the queue.
+// RabbitMQ may execute the delete of a swap after Warren's connection is gone. The fence refuses messages until the queue is gone, or until
+// no delete can run any more. Otherwise these messages would be lost with the queue.
 func TestRecreationWhoseDeleteArrivesLater(t *testing.T) {
 	t.Parallel()
 	for name, arrives := range map[string]bool{"while Warren waits for it": true, "never": false} {

@@ -32,7 +32,7 @@ const (
 	Leave Verb = "Leave"
 )
 
-// Reason is why a verb was chosen.
+// Reason is why Decide chose a Verb.
 type Reason string
 
 // The reasons.

@@ -27,7 +27,7 @@ const (
 	PhaseConsumersCame Outcome = "ConsumersCame"
 	// PhaseSourceInUse: another queue that dead-letters to the queue at most once has messages or consumers.
 	PhaseSourceInUse Outcome = "SourceInUse"
-	// PhaseNotEmpty: the queue could not be proven empty, because of messages.
+	// PhaseNotEmpty: the queue holds messages, so it could not be proven empty.
 	PhaseNotEmpty Outcome = "NotEmpty"
 	// PhaseUnproven: the queue could not be proven empty, although no message was found in it.
 	PhaseUnproven Outcome = "Unproven"

@@ -128,7 +128,7 @@ func (l limit) introduced(queue string) (clause string, reason v1alpha1.Advisory
 	return fmt.Sprintf("queue %q has %s %d", queue, l.key, l.value), v1alpha1.AdvisoryReasonArgument
 }
 
-// remedy returns the advice for a limit: to exclude the queue from the policy, or else the given change of the spec.
+// remedy returns how to remove a limit: change the policy so that it no longer matches, or change the spec as given.
 func (l limit) remedy(change string) string {
 	if l.policy != nil {
 		return leaveOut(l.policy)
