@@ -239,7 +239,7 @@ func (c *Consumer) endSession(s *session, why error) {
 		drain = (*session).drain
 	}
 	if err := drain(s); err != nil {
-		c.settings.Load().logger.Warn("Handlers of the former session still run", "why", why, "error", err)
+		c.settings.Load().logger.Warn("Handlers of the previous session are still running", "why", why, "error", err)
 	}
 }
 
@@ -279,10 +279,15 @@ func (c *Consumer) reload(ctx context.Context) error {
 		err = c.useContract(loaded)
 	}
 	if err != nil && current != nil {
-		c.settings.Load().logger.Warn("Cannot use the new contract; keeping the former one", "error", err)
+		c.keepContract(err)
 		return nil
 	}
 	return err
+}
+
+// keepContract logs why the consumer keeps its current contract.
+func (c *Consumer) keepContract(err error) {
+	c.settings.Load().logger.Warn("Cannot use the new contract; keeping the current contract", "error", err)
 }
 
 // errContractChanged ends a session so that the next one uses the new contract.
@@ -295,7 +300,7 @@ func (c *Consumer) checkContract(ctx context.Context) error {
 	current := c.contract.Load()
 	switch {
 	case err != nil:
-		c.settings.Load().logger.Warn("Cannot use the new contract; keeping the former one", "error", err)
+		c.keepContract(err)
 		return nil
 	case c.pause.left(time.Now()) > 0:
 		return errPaused
@@ -307,7 +312,7 @@ func (c *Consumer) checkContract(ctx context.Context) error {
 		return nil
 	}
 	if _, err := settingsOf(c.options, loaded); err != nil {
-		c.settings.Load().logger.Warn("Cannot use the new contract; keeping the former one", "error", err)
+		c.keepContract(err)
 		return nil
 	}
 	return errContractChanged

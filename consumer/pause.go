@@ -50,7 +50,7 @@ func (c *Consumer) awaitPause(ctx context.Context) (waited bool) {
 		c.setState(StatePaused, c.breaker.err())
 		c.status.recordPause(now.Add(left))
 		if sleep(ctx, min(left, pausedInterval)) {
-			_ = c.reload(ctx) // keeps the former contract if it cannot read the new one
+			_ = c.reload(ctx) // keeps the current contract if it cannot read the new one
 		}
 	}
 	return waited

@@ -145,7 +145,7 @@ func (s *status) clearWaitingCopy(d *Delivery) {
 	delete(s.waitingCopies, d)
 }
 
-// setForbidden records the exchanges for which the broker refuses messages, and returns the former ones. The permissions are known after
+// setForbidden records the exchanges for which the broker refuses messages, and returns the previous ones. The permissions are known after
 // the first call with a nil unanswered.
 func (s *status) setForbidden(refusals map[string]error, unanswered error) (before map[string]error) {
 	s.mu.Lock()

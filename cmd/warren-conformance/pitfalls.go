@@ -104,7 +104,7 @@ var pitfalls = []pitfall{
 	},
 	{
 		name: "two-channels", rules: "4", try: twoChannels, strategies: copyStrategies,
-		mistake: "publishes a copy without a confirm again while the channel of the first try is still open, or does not publish it again",
+		mistake: "publishes an unconfirmed copy again while the channel of the first attempt is still open, or never publishes it again",
 	},
 	{
 		name: "leaks-channels", try: leaksChannels, strategies: copyStrategies,

@@ -189,7 +189,7 @@ func twoChannels(t *trial) {
 	case early:
 		t.addMistake("the program published a copy again while the channel of the first one was open")
 	case !again:
-		t.addMistake("the program did not publish a copy again whose confirm did not arrive")
+		t.addMistake("the program did not publish again a copy that the broker did not confirm")
 	}
 }
 

@@ -60,13 +60,13 @@ func New(config *rest.Config, httpClient *http.Client) (*Access, error) {
 		RecordRequestTotal: none, RecordRequestLatency: func(context.Context, string, float64) {},
 	})
 	if err != nil {
-		return nil, fmt.Errorf("make the delegating authenticator: %w", err)
+		return nil, fmt.Errorf("create the delegating authenticator: %w", err)
 	}
 	permissions, err := authorizerfactory.DelegatingAuthorizerConfig{
 		SubjectAccessReviewClient: access, AllowCacheTTL: keep, DenyCacheTTL: keepDenial, WebhookRetryBackoff: &retries,
 	}.New()
 	if err != nil {
-		return nil, fmt.Errorf("make the delegating authorizer: %w", err)
+		return nil, fmt.Errorf("create the delegating authorizer: %w", err)
 	}
 	return &Access{tokens: cache.New(tokens{delegated}, false, keep, keep), permissions: permissions}, nil
 }

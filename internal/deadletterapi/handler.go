@@ -179,7 +179,7 @@ func (h *Handler) failure(r request, err error) error {
 			"subresource", r.subresource, "namespace", r.namespace, "name", r.name)
 	}
 	if _, isStatus := errors.AsType[*apierrors.StatusError](err); !isStatus {
-		h.log.Error(err, "Request failed", "path", r.URL.Path, "user", r.sender.name)
+		h.log.Error(err, "Cannot serve a request for dead letters", "path", r.URL.Path, "user", r.sender.name)
 		return apierrors.NewInternalError(errors.New("see the log of the manager"))
 	}
 	return err

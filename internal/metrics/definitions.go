@@ -41,8 +41,8 @@ var (
 // Drift.
 var (
 	DriftDetected = counter("warren_drift_detected_total",
-		"Differences between spec and broker, counted when first seen, by kind of the broker object and by the effect that makes the "+
-			"change. Objects that are declared for the first time do not count.",
+		"Differences between spec and broker, counted when first seen, by the kind of the broker object and by the action that removes "+
+			"the difference (effect). Objects that are declared for the first time do not count.",
 		"kind", "effect")
 	DriftCorrected = counter("warren_drift_corrected_total",
 		"Differences that Warren has corrected and the broker has confirmed.",
@@ -96,7 +96,7 @@ var (
 		requestBuckets, "protocol", "operation", "result")
 	QueueDeletions = histogram("warren_queue_deletion_duration_seconds",
 		"Duration of attempts to delete empty queues. result is as for requests, or not_empty, unproven or pending if the queues "+
-			"stay.",
+			"were not deleted.",
 		refreshBuckets, "result")
 	ConnectionUp = gauge("warren_connection_up",
 		"1 while the broker of a BrokerConnection answers: protocol is amqp or management. No series while the BrokerConnection is "+
@@ -161,7 +161,7 @@ var (
 var (
 	Fences = gauge("warren_fences",
 		"Closed fences: policies that make a queue refuse messages while Warren proves that the queue is empty. A deletion "+
-			"needs one for a few seconds. Open fences, which record a sentinel, do not count.",
+			"keeps its fence closed for a few seconds. Open fences, which record a sentinel, do not count.",
 		"namespace", "name")
 	FenceOldest = gauge("warren_fence_oldest_timestamp_seconds",
 		"Creation time of the oldest closed fence, from its name. No series while there is none.",

@@ -79,7 +79,8 @@ func (p *Policy) Match(queue, queueType string) Match {
 // rabbit_quorum_queue of 4.3.6. Each version refuses keys that it does not know.
 var unsupportedByQuorum = []string{
 	"max-priority", "queue-mode", "ha-mode", "ha-params", "ha-sync-mode", "ha-promote-on-shutdown", "ha-promote-on-failure",
-	"queue-master-locator", "max-age", "stream-max-segment-size-bytes", "initial-cluster-size", "selector-fields", "selector-field-max-bytes",
+	"queue-master-locator", "max-age", "stream-max-segment-size-bytes", "initial-cluster-size", "selector-fields",
+	"selector-field-max-bytes",
 }
 
 func (p *Policy) hasAny(keys []string) bool {

@@ -17,7 +17,7 @@ import (
 	. "github.com/warren-mq/warren/test/testenv"
 )
 
-// large has headers that fit into a frame of AMQP, but not together with the headers of a Redrive.
+// large has headers that fit into an AMQP frame, but not together with the headers of a Redrive.
 func large() amqp.Publishing {
 	return amqp.Publishing{DeliveryMode: amqp.Persistent, Body: []byte("large"), Headers: amqp.Table{"text": strings.Repeat("x", 130_900)}}
 }

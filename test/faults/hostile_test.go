@@ -31,7 +31,7 @@ var hostileWays = map[string]string{
 	"deeply nested arguments": "management API, GET /api/definitions/",
 	"endless nesting":         "management API, GET /api/definitions/",
 	"endless headers":         "management API, GET /api/whoami: ",
-	"garbage":                 "management API, GET /api/whoami: broker unreachable: the answer is not RabbitMQ's",
+	"garbage":                 "management API, GET /api/whoami: broker unreachable: the response is not from RabbitMQ",
 	"a redirect to itself":    "management API, GET /api/whoami: broker unreachable: answered 307 Temporary Redirect",
 	"a switch of protocols":   "management API, GET /api/whoami: broker unreachable: answered 101 Switching Protocols",
 	"slow headers":            "",

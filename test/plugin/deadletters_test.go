@@ -102,7 +102,7 @@ var _ = Describe("kubectl warren dlq, browsing", func() {
 			HaveField("Code", 0), HaveField("Out", ContainSubstring("Queue orders.dlq: 2 messages."))), "dlq", "show", "orders", editor)
 		w.eventuallyWarren(SatisfyAll(HaveField("Code", 1), HaveField("Out", BeEmpty()),
 			HaveField("ErrOut", ContainSubstring(`cannot get resource "deadletterqueues/messages"`)),
-			HaveField("ErrOut", ContainSubstring("gives the ServiceAccount the role:\n  kubectl --namespace "+w.Namespace+
+			HaveField("ErrOut", ContainSubstring("Ask a user with the role admin in the namespace to run:\n  kubectl --namespace "+w.Namespace+
 				" create rolebinding warren-dead-letters-deadletterqueue-editor-role --clusterrole=warren-deadletterqueue-editor-role"))), "dlq", "peek", "orders", editor)
 	})
 
@@ -136,7 +136,7 @@ var _ = Describe("kubectl warren dlq, browsing", func() {
 			HaveField("Code", 0), HaveField("Out", ContainSubstring("Queue orders.dlq: 2 messages."))))
 		for verb, role := range map[string]string{"peek": "warren-deadletterqueue-editor-role", "export": "warren-deadletterqueue-admin-role"} {
 			Eventually(viewer).WithArguments(verb, "orders").Should(SatisfyAll(HaveField("Code", 1), HaveField("Out", BeEmpty()), HaveField("ErrOut", SatisfyAll(
-				ContainSubstring("gives the ServiceAccount the role:\n"), ContainSubstring(" --clusterrole="+role+" ")))), verb)
+				ContainSubstring("Ask a user with the role admin in the namespace to run:\n"), ContainSubstring(" --clusterrole="+role+" ")))), verb)
 		}
 		Eventually(func() int { return w.VHost.Ready("orders.dlq") }).Should(Equal(2))
 	})

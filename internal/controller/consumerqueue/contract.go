@@ -90,8 +90,8 @@ func (c contract) isWritten(status *v1alpha1.ContractStatus) bool {
 	return status != nil && status.ConfigMap == c.configMap && status.Hash == c.hash
 }
 
-// withWaitingContract returns the summary of a queue that waits to be recreated. Ready is not True until consumers have the contract that the
-// spec requests, and they must not follow it at the old queue.
+// withWaitingContract returns the summary of a queue that waits to be recreated. Ready is not True until consumers have the contract that
+// the spec requests, and they must not follow it at the old queue.
 func (v *vhostScope) withWaitingContract(outcome summary) summary {
 	if v.cq.Spec.Contract == nil || outcome.inSync() || outcome.ready.Status != metav1.ConditionTrue {
 		return outcome

@@ -24,7 +24,7 @@ func (v *vhostScope) sharedDeadLetterQueue() []v1alpha1.Advisory {
 		}
 		advisories = append(advisories, v1alpha1.Advisory{
 			Code: v1alpha1.AdvisorySharedDeadLetterQueue, Name: queue.Name,
-			Message: fmt.Sprintf("other ConsumerQueues have the dead-letter queue %q, too. A Redrive leaves parked messages without the "+
+			Message: fmt.Sprintf("other ConsumerQueues also use the dead-letter queue %q. A Redrive leaves parked messages without the "+
 				"header %s, because it cannot determine their ConsumerQueue. With spec.selector.unknownOrigin it moves such messages of "+
 				"all ConsumerQueues. Set the header in the consumers, or give each ConsumerQueue its own dead-letter queue",
 				queue.Name, consumercontract.HeaderFailureQueue),

@@ -25,7 +25,7 @@ func TestSharedDeadLetterQueue(t *testing.T) {
 	t.Parallel()
 	shared := []v1alpha1.Advisory{{
 		Code: v1alpha1.AdvisorySharedDeadLetterQueue, Name: "grave",
-		Message: `other ConsumerQueues have the dead-letter queue "grave", too. A Redrive leaves parked messages without the header ` +
+		Message: `other ConsumerQueues also use the dead-letter queue "grave". A Redrive leaves parked messages without the header ` +
 			"x-failure-queue, because it cannot determine their ConsumerQueue. With spec.selector.unknownOrigin it moves such messages of all " +
 			"ConsumerQueues. Set the header in the consumers, or give each ConsumerQueue its own dead-letter queue",
 	}}

@@ -94,7 +94,7 @@ func TestOutcome(t *testing.T) {
 		"too many failures":                  {fmt.Errorf("%w", mover.ErrTooManyFailures), false, "False", "TooManyFailures", conditions.Stalled, true, done + `. The failed messages remain in queue "orders.dlq"`},
 		"an unreadable message":              {mover.ErrUnreadable, false, "False", "UnreadableMessage", conditions.Stalled, true, "a client of AMQP 1.0"},
 		"the destination accepts no message": {mover.ErrWaitedTooLong, false, "False", "WaitedTooLong", conditions.Stalled, true, "has a delivery limit"},
-		"too many messages to hold":          {mover.ErrTooManyHeld, false, "False", "TooManyToHold", conditions.Stalled, true, "too many messages stay in the queue to hold all of them"},
+		"too many messages to hold":          {mover.ErrTooManyHeld, false, "False", "TooManyToHold", conditions.Stalled, true, "one connection cannot hold all messages that stay in the queue"},
 		"too slow":                           {fmt.Errorf("%w: 9", mover.ErrTooSlow), false, "False", "TooSlow", conditions.Stalled, true, "Select by reasons, headers or diedBefore"},
 		"an unknown message was returned":    {mover.ErrUnknownReturn, false, "False", "UnknownReturn", conditions.Stalled, true, "unknown message"},
 		"no permission":                      {fmt.Errorf("%w: no read", brokererr.ErrAccessRefused), false, "False", "PermissionDenied", conditions.Stalled, false, "no read"},

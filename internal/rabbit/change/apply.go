@@ -243,9 +243,9 @@ func unbind(binding topology.Binding) operation {
 	return operation
 }
 
-// tablesOfAllTypes returns the arguments of a binding with integers of 64 bits, of 32 bits as clients for Java and Python send them, as short
-// as possible, as amqplib for Node.js sends them, and with whole floats. RabbitMQ distinguishes bindings by the types of their arguments
-// (3.10, 4.0, 4.3), and the management API does not show the types.
+// tablesOfAllTypes returns the arguments of a binding with integers of 64 bits, of 32 bits as clients for Java and Python send them, as
+// short as possible, as amqplib for Node.js sends them, and with whole floats. RabbitMQ distinguishes bindings by the types of their
+// arguments (3.10, 4.0, 4.3), and the management API does not show the types.
 func tablesOfAllTypes(arguments vhost.Arguments) []amqp.Table {
 	wide := amqpconn.Table(arguments)
 	medium, short, float := maps.Clone(wide), maps.Clone(wide), maps.Clone(wide)

@@ -23,12 +23,12 @@ const (
 func (o operation) fits(frameMax int) error {
 	for _, name := range o.names {
 		if len(name) > vhost.MaxNameLength {
-			return fmt.Errorf("%w: %d bytes are more than the %d of AMQP", brokererr.ErrTooLarge, len(name), vhost.MaxNameLength)
+			return fmt.Errorf("%w: %d bytes exceed the AMQP limit of %d", brokererr.ErrTooLarge, len(name), vhost.MaxNameLength)
 		}
 	}
 	for _, name := range o.arguments.Keys() {
 		if len(name) > vhost.MaxNameLength {
-			return fmt.Errorf("%w: the name of an argument has %d bytes, more than the %d of AMQP",
+			return fmt.Errorf("%w: the name of an argument has %d bytes, and AMQP allows %d",
 				brokererr.ErrTooLarge, len(name), vhost.MaxNameLength)
 		}
 	}
@@ -40,7 +40,7 @@ func (o operation) fits(frameMax int) error {
 	largest := slices.MaxFunc(slices.Sorted(maps.Keys(o.arguments)), func(a, b string) int {
 		return amqpconn.EncodedSize(o.arguments[a]) - amqpconn.EncodedSize(o.arguments[b])
 	})
-	return fmt.Errorf("%w: the arguments take %d bytes, %d more than fit into a frame of AMQP: shorten %q",
+	return fmt.Errorf("%w: the arguments take %d bytes, %d more than fit into an AMQP frame: shorten %q",
 		brokererr.ErrTooLarge, arguments, overhead+arguments-frameMax, largest)
 }
 

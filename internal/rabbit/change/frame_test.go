@@ -43,12 +43,12 @@ func TestArgumentsFitIntoAFrame(t *testing.T) {
 					t.Errorf("%.300v", err)
 				}
 				if reason != nil {
-					rabbittest.MustBe(t, err, reason, `queue "`, "1 more than fit into a frame of AMQP", `shorten "pad"`)
+					rabbittest.MustBe(t, err, reason, `queue "`, "1 more than fit into an AMQP frame", `shorten "pad"`)
 				}
 			}
 		}
 		removal := rabbit.Removal{Bindings: []topology.Binding{{Source: "amq.headers", Destination: "main", Arguments: padded(change.BindingFrame(binding), 1000)}}}
-		rabbittest.MustBe(t, connection.Remove(t.Context(), connection.Health().Cluster.Key(), removal), brokererr.ErrTooLarge, "than fit into a frame")
+		rabbittest.MustBe(t, connection.Remove(t.Context(), connection.Health().Cluster.Key(), removal), brokererr.ErrTooLarge, "than fit into an AMQP frame")
 		if connection.Channels.Link != link {
 			t.Error("the connection was closed")
 		}

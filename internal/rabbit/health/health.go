@@ -126,7 +126,7 @@ func (s *State) Update(change func(*Parts)) {
 		s.log.Info("The broker connection failed", "vhost", s.vhost, "reason", after.Err.Error())
 	}
 	if after.Well() && !before.Well() {
-		s.log.Info("The broker connection works", "vhost", s.vhost, "version", after.Version, "cluster", after.ClusterName)
+		s.log.Info("Connected to the broker", "vhost", s.vhost, "version", after.Version, "cluster", after.ClusterName)
 	}
 	s.notify()
 }

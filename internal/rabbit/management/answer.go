@@ -107,7 +107,7 @@ func (a *Answer) describe(err error) error {
 		return nil
 	case errors.Is(err, brokererr.ErrResponseTooLarge):
 	case errors.As(err, &syntax) || errors.As(err, &mismatch) || errors.Is(err, ErrNotRabbitMQ):
-		err = m.errs.Fail(brokererr.ErrUnreachable, "the answer is not RabbitMQ's: %v", err)
+		err = m.errs.Fail(brokererr.ErrUnreachable, "the response is not from RabbitMQ: %v", err)
 	default:
 		err = m.errs.Unreachable(err)
 	}

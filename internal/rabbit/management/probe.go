@@ -86,7 +86,8 @@ func (c *Client) Probe(ctx context.Context) (*BrokerInfo, error) {
 	version := text.Truncate(vhost.Lowest(versions...), LongestVersion)
 	parsed, err := vhost.ParseVersion(version)
 	if err != nil {
-		return nil, c.describe(http.MethodGet, "/overview", c.errs.Fail(brokererr.ErrUnreachable, "the answer is not RabbitMQ's: %v", err))
+		failure := c.errs.Fail(brokererr.ErrUnreachable, "the response is not from RabbitMQ: %v", err)
+		return nil, c.describe(http.MethodGet, "/overview", failure)
 	}
 	_, events := builtin[EventExchange]
 	return &BrokerInfo{
@@ -128,7 +129,7 @@ func (c *Client) Identity(ctx context.Context) (found vhost.Cluster, answer Over
 		return found, answer, err
 	}
 	if len(answer.Version) > LongestVersion || len(answer.ClusterName) > LongestClusterName {
-		tooLong := c.errs.Fail(brokererr.ErrUnreachable, "the answer is not RabbitMQ's: a name is too long")
+		tooLong := c.errs.Fail(brokererr.ErrUnreachable, "the response is not from RabbitMQ: a name is too long")
 		return found, answer, c.describe(http.MethodGet, "/overview", tooLong)
 	}
 	found = vhost.Cluster{Name: answer.ClusterName, Endpoint: c.Endpoint}
@@ -175,7 +176,7 @@ func (c *Client) builtinExchanges(ctx context.Context, administrator bool) (map[
 		return nil, err
 	}
 	if len(page.Items) > maxBuiltin {
-		tooMany := c.errs.Fail(brokererr.ErrUnreachable, "the answer is not RabbitMQ's: more than %d exchanges in a page", maxBuiltin)
+		tooMany := c.errs.Fail(brokererr.ErrUnreachable, "the response is not from RabbitMQ: more than %d exchanges in a page", maxBuiltin)
 		return nil, c.describe(http.MethodGet, path, tooMany)
 	}
 	for _, item := range page.Items {

@@ -43,7 +43,7 @@ func (c *Client) QueueInfos(ctx context.Context, queues []string, pattern string
 		return nil, err
 	}
 	if pages > allowed {
-		return nil, c.errs.Fail(brokererr.ErrUnreachable, "the answer is not RabbitMQ's: %d pages for %d queues", pages, len(queues))
+		return nil, c.errs.Fail(brokererr.ErrUnreachable, "the response is not from RabbitMQ: %d pages for %d queues", pages, len(queues))
 	}
 	maps.DeleteFunc(infos, func(_ string, info *QueueInfo) bool { return info == nil })
 	return infos, nil
@@ -88,7 +88,8 @@ func (c *Client) MatchQueues(ctx context.Context) (map[string]bool, error) {
 				names[listed.Name] = true
 			}
 			if len(names) > maxMatchPages*listedAtOnce {
-				return 0, c.errs.Fail(brokererr.ErrUnreachable, "the answer is not RabbitMQ's: more than %d queues in a page", listedAtOnce)
+				return 0, c.errs.Fail(brokererr.ErrUnreachable,
+					"the response is not from RabbitMQ: more than %d queues in a page", listedAtOnce)
 			}
 			return sizeOfName + int64(len(listed.Name)), nil
 		})

@@ -206,7 +206,8 @@ func TestACopyThatEndsTheConnection(t *testing.T) {
 				Code: amqp.InternalError, Server: true,
 				Reason: "INTERNAL_ERROR - failed consuming from quorum queue 'orders.dlq' in vhost 'shop': noproc",
 			},
-			state{InFlight: 1, OneByOne: 1}, state{InFlight: 1, OneByOne: 1},
+			state{InFlight: 1, OneByOne: 1},
+			state{InFlight: 1, OneByOne: 1},
 		},
 		"a node that shuts down": {
 			&amqp.Error{Code: amqp.ConnectionForced, Server: true}, state{InFlight: 1, OneByOne: 1}, state{InFlight: 1, OneByOne: 1},

@@ -169,7 +169,7 @@ const (
 	FailureRefused = "Refused"
 	// FailureUnroutable: the message would reach no queue.
 	FailureUnroutable = "Unroutable"
-	// FailureTooLarge: the headers of the copy leave too little room in a frame of AMQP; see frameHeadroom.
+	// FailureTooLarge: the headers of the copy leave too little room in an AMQP frame; see frameHeadroom.
 	FailureTooLarge = "HeadersTooLarge"
 	// FailureBodyTooLarge: the body is larger than amqpconn.LargestBody.
 	FailureBodyTooLarge = "BodyTooLarge"
@@ -187,7 +187,7 @@ var (
 	// again.
 	ErrTooSlow = errors.New("examining all messages takes longer than Warren may hold them")
 	// ErrTooManyHeld: more messages stay in the queue than one connection can hold until the end of a pass.
-	ErrTooManyHeld = errors.New("too many messages stay in the queue to hold all of them")
+	ErrTooManyHeld = errors.New("one connection cannot hold all messages that stay in the queue")
 	// ErrWaitedTooLong: the destination does not accept the message of a limited move. RabbitMQ closes the channel of a consumer
 	// that holds a message for too long.
 	ErrWaitedTooLong = errors.New("the destination has not accepted a message for ten minutes")

@@ -127,9 +127,9 @@ func checkRoom(queue string, bytes int64, nodes []management.Node) error {
 		free, known := vhost.Normal(node.FreeDisk).(int64)
 		switch {
 		case node.MemoryAlarm:
-			return refuse(QueueUnavailable, "node %q has a memory alarm, so RabbitMQ takes no messages", node.Name)
+			return refuse(QueueUnavailable, "node %q has a memory alarm, so RabbitMQ accepts no messages", node.Name)
 		case node.DiskAlarm:
-			return refuse(QueueUnavailable, "node %q has a disk alarm, so RabbitMQ takes no messages", node.Name)
+			return refuse(QueueUnavailable, "node %q has a disk alarm, so RabbitMQ accepts no messages", node.Name)
 		case known && free/copies < bytes:
 			return refuse(QueueUnavailable, "node %q has %d bytes of free disk; to move the %d bytes of queue %q, it needs %d",
 				node.Name, free, bytes, queue, copies*bytes)

@@ -33,9 +33,9 @@ func TestRoomForARecreation(t *testing.T) {
 			`node "b" has 2999 bytes of free disk; to move the 1000 bytes of queue "orders", it needs 3000`,
 		},
 		"a memory alarm": {
-			0, []management.Node{{Name: "a", MemoryAlarm: true}}, `node "a" has a memory alarm, so RabbitMQ takes no messages`,
+			0, []management.Node{{Name: "a", MemoryAlarm: true}}, `node "a" has a memory alarm, so RabbitMQ accepts no messages`,
 		},
-		"a disk alarm": {0, []management.Node{{Name: "a", DiskAlarm: true}}, `node "a" has a disk alarm, so RabbitMQ takes no messages`},
+		"a disk alarm": {0, []management.Node{{Name: "a", DiskAlarm: true}}, `node "a" has a disk alarm, so RabbitMQ accepts no messages`},
 	}
 	for name, test := range cases {
 		t.Run(name, func(t *testing.T) {

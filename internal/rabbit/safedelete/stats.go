@@ -64,8 +64,8 @@ func (q *queueStats) checkEligible(errs brokererr.Errors, queue string) error {
 		return errs.Fail(brokererr.ErrUnproven, "queue %q "+format, append([]any{queue}, args...)...)
 	}
 	unprovable := func(format string, args ...any) error {
-		text := fmt.Sprintf("%v: queue %q "+format, append([]any{brokererr.ErrUnproven, queue}, args...)...)
-		return errs.Because([]error{brokererr.ErrUnproven, brokererr.ErrUnprovable}, text)
+		message := fmt.Sprintf("%v: queue %q "+format, append([]any{brokererr.ErrUnproven, queue}, args...)...)
+		return errs.Because([]error{brokererr.ErrUnproven, brokererr.ErrUnprovable}, message)
 	}
 	switch ttl, expires := q.lowest(vhost.KeyMessageTTL); {
 	case q.Type != vhost.TypeQuorum:

@@ -41,15 +41,15 @@ var policyRows = func() []topology.Argument {
 }()
 
 const (
-	otherDelay   = "returned messages are redelivered immediately, or later than specified"
-	takenEarly   = "RabbitMQ takes messages away from %s early, which can then be processed twice"
-	addedMembers = "RabbitMQ adds members to the queue, which copies all its messages"
+	otherDelay    = "returned messages are redelivered immediately, or later than specified"
+	requeuedEarly = "RabbitMQ requeues the messages of %s early, so they can be processed twice"
+	addedMembers  = "RabbitMQ adds members to the queue, which copies all its messages"
 )
 
 // risks describes the effect of a policy that overrides an argument.
 var risks = map[string]string{
-	vhost.KeyConsumerTimeout:      fmt.Sprintf(takenEarly, "consumers"),
-	vhost.KeyDisconnectedTimeout:  fmt.Sprintf(takenEarly, "unreachable consumers"),
+	vhost.KeyConsumerTimeout:      fmt.Sprintf(requeuedEarly, "consumers"),
+	vhost.KeyDisconnectedTimeout:  fmt.Sprintf(requeuedEarly, "unreachable consumers"),
 	vhost.KeyDelayedRetryMax:      otherDelay,
 	vhost.KeyDelayedRetryMin:      otherDelay,
 	vhost.KeyDelayedRetryType:     otherDelay,

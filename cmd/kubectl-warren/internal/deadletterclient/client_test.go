@@ -219,7 +219,7 @@ func TestRefused(t *testing.T) {
 	const nobody = "\n" + `Service "warren-dead-letters" in namespace "warren-system" does not answer. Check --warren-namespace and --warren-service. Otherwise the manager is not running, is older than the dead-letter API, or does not serve it. To find the pod that serves it:
   kubectl --namespace warren-system get pods --selector messaging.warren.dev/active=true`
 	const isForbidden = `deadletterqueues.deadletters.messaging.warren.dev "orders" is forbidden: no` + "\n"
-	const grant = isForbidden + "A user with the role admin in the namespace gives the ServiceAccount the role:\n  kubectl --namespace shop create rolebinding warren-dead-letters-"
+	const grant = isForbidden + "Ask a user with the role admin in the namespace to run:\n  kubectl --namespace shop create rolebinding warren-dead-letters-"
 	for name, test := range map[string]struct {
 		answer      http.HandlerFunc
 		subresource string

@@ -102,7 +102,7 @@ func (c *Client) remedy(err error, status metav1.Status, subresource string) str
 	case apierrors.IsNotFound(err):
 		return fmt.Sprintf("`kubectl warren dlq ls --namespace %s` lists the dead-letter queues of the namespace.", c.options.Namespace)
 	case apierrors.IsForbidden(err) && c.token != "":
-		return "A user with the role admin in the namespace gives the ServiceAccount the role:\n" +
+		return "Ask a user with the role admin in the namespace to run:\n" +
 			c.bindCommand(role[subresource])
 	case apierrors.IsForbidden(err):
 		return fmt.Sprintf("Ask for the role in namespace %q: view is enough to count, edit to read messages, admin to export them.",
