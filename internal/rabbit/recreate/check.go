@@ -26,15 +26,15 @@ func (r *Recreator) Check(ctx context.Context, rec Recreation) error {
 		return refuse(QueueBusy, "a deletion, a Redrive, a Purge or a browse works on queue %q, or a Redrive moves messages to it", name)
 	}
 	if err := r.observer.CheckUnshared(ctx); err != nil {
-		return reasoned(err)
+		return withBrokerReason(err)
 	}
 	info, err := r.api.QueueInfo(ctx, name, management.WithoutStatistics)
 	if err != nil {
-		return reasoned(err)
+		return withBrokerReason(err)
 	}
 	policies, err := r.api.Policies(ctx)
 	if err != nil {
-		return reasoned(err)
+		return withBrokerReason(err)
 	}
 	if err := r.checkQueue(rec, info, policies); err != nil {
 		return err
@@ -85,7 +85,7 @@ func (r *Recreator) checkQueue(rec Recreation, info *management.QueueInfo, polic
 			"returned to it; delete the queue by hand", name)
 	}
 	if err := safedelete.CheckEligible(r.Errors, name, *info, policies); err != nil {
-		return because(UnsupportedQueue, fmt.Errorf("%w; delete the queue by hand when it is empty", err))
+		return withReason(UnsupportedQueue, fmt.Errorf("%w; delete the queue by hand when it is empty", err))
 	}
 	return nil
 }
@@ -110,11 +110,11 @@ func (r *Recreator) checkNodes(ctx context.Context, queue string) error {
 		return nil
 	}
 	if err != nil {
-		return reasoned(err)
+		return withBrokerReason(err)
 	}
 	info, err := r.api.QueueInfo(ctx, queue, management.WithStatistics)
 	if err != nil || info == nil {
-		return reasoned(err)
+		return withBrokerReason(err)
 	}
 	return checkRoom(queue, info.Bytes, nodes)
 }
@@ -241,7 +241,7 @@ func (r *Recreator) checkDeadLetters(ctx context.Context, rec Recreation, info *
 func (r *Recreator) checkSources(ctx context.Context, queue string) error {
 	policies, err := r.api.Policies(ctx)
 	if err != nil {
-		return reasoned(err)
+		return withBrokerReason(err)
 	}
 	source, err := r.findLossySource(ctx, queue, policies)
 	if err == nil && source != "" {
@@ -281,11 +281,11 @@ const fewDeliveries = 12
 func (r *Recreator) checkMovable(ctx context.Context, queue string, ready int) error {
 	info, err := r.api.QueueInfo(ctx, queue, management.WithoutStatistics)
 	if err != nil || info == nil {
-		return reasoned(err)
+		return withBrokerReason(err)
 	}
 	policies, err := r.api.Policies(ctx)
 	if err != nil {
-		return reasoned(err)
+		return withBrokerReason(err)
 	}
 	return checkMoved(queue, ready, vhost.Normalize(info.Arguments), policies)
 }
@@ -320,21 +320,21 @@ func (r *Recreator) isAtLeastOnce(queue string, policies []vhost.Policy) bool {
 	return known.Type() == vhost.TypeQuorum && vhost.DeadLettersAtLeastOnce(queue, known.Arguments, safedelete.WithoutFences(policies))
 }
 
-// reasoned adds the Reason for an error of the broker, if there is one.
-func reasoned(err error) error {
+// withBrokerReason adds the Reason for an error of the broker, if there is one.
+func withBrokerReason(err error) error {
 	switch {
 	case err == nil, ReasonOf(err) != "":
 		return err
 	case errors.Is(err, brokererr.ErrAccessRefused):
-		return because(MissingPermission, err)
+		return withReason(MissingPermission, err)
 	case errors.Is(err, brokererr.ErrShared):
-		return because(SharedVHost, err)
+		return withReason(SharedVHost, err)
 	}
 	return err
 }
 
-// about adds the queue to an error.
-func about(queue string, err error) error {
+// withQueue adds the queue to an error.
+func withQueue(queue string, err error) error {
 	if err == nil {
 		return nil
 	}

@@ -123,11 +123,11 @@ func (r *Recreator) tryArguments(ctx context.Context, rec Recreation) error {
 	err := r.changer.Declare(ctx, r.Cluster, topology.Topology{Queues: []topology.Queue{probe}})
 	switch {
 	case brokererr.IsAny(err, brokererr.ErrInvalidArgument, brokererr.ErrPreconditionFailed, brokererr.ErrTooLarge):
-		return because(ArgumentsRefused, err)
+		return withReason(ArgumentsRefused, err)
 	case err != nil:
-		return reasoned(err)
+		return withBrokerReason(err)
 	}
-	return reasoned(r.changer.Remove(ctx, r.Cluster, change.Removal{Queues: []string{probe.Name}}))
+	return withBrokerReason(r.changer.Remove(ctx, r.Cluster, change.Removal{Queues: []string{probe.Name}}))
 }
 
 // declareHoldAndBacklog declares the hold, the backlog, and the exchange that leads to the backlog. It keeps an existing hold or
@@ -152,11 +152,11 @@ func (r *Recreator) declareHoldAndBacklog(ctx context.Context, rec Recreation) e
 	if !hold.Exists {
 		policies, err := r.api.Policies(ctx)
 		if err != nil {
-			return reasoned(err)
+			return withBrokerReason(err)
 		}
 		queues = append(queues, topology.Queue{Name: rec.Hold(), Arguments: deadLetteringLike(rec.Queue, policies, arguments)})
 	}
-	return reasoned(r.changer.Declare(ctx, r.Cluster, topology.Topology{
+	return withBrokerReason(r.changer.Declare(ctx, r.Cluster, topology.Topology{
 		Exchanges: []topology.Exchange{fanout(rec.BacklogExchange())},
 		Queues:    queues,
 		Bindings:  []topology.Binding{{Source: rec.BacklogExchange(), Destination: rec.Backlog()}},
@@ -203,11 +203,11 @@ func fanout(name string) topology.Exchange {
 
 // bind declares the given bindings with another queue as their destination.
 func (r *Recreator) bind(ctx context.Context, queue string, like []vhost.Binding) error {
-	return reasoned(r.changer.Declare(ctx, r.Cluster, topology.Topology{Bindings: boundTo(queue, like)}))
+	return withBrokerReason(r.changer.Declare(ctx, r.Cluster, topology.Topology{Bindings: boundTo(queue, like)}))
 }
 
 func (r *Recreator) unbind(ctx context.Context, queue string, like []vhost.Binding) error {
-	return reasoned(r.changer.Remove(ctx, r.Cluster, change.Removal{Bindings: boundTo(queue, like)}))
+	return withBrokerReason(r.changer.Remove(ctx, r.Cluster, change.Removal{Bindings: boundTo(queue, like)}))
 }
 
 // boundTo returns the given bindings with another queue as their destination.

@@ -43,7 +43,7 @@ func (d *drainer) drain(ctx context.Context) (err error) {
 		//nolint:forbidigo // each message is acknowledged; if a copy fails, the end of the channel returns the message
 		message, found, err := d.publisher.Channel.Get(d.rec.Queue.Name, false)
 		if err != nil {
-			return about(d.rec.Queue.Name, d.Errors.OfOperation(err))
+			return withQueue(d.rec.Queue.Name, d.Errors.OfOperation(err))
 		}
 		if found {
 			if err := d.moveMessage(&message); err != nil {
@@ -98,12 +98,12 @@ func (d *drainer) moveMessage(message *amqp.Delivery) error {
 	d.seq++
 	route, publishing, err := copier{exchange: d.rec.BacklogExchange(), user: d.Username}.Copy(message, d.seq)
 	if err != nil {
-		return because(AMQP10Message, err)
+		return withReason(AMQP10Message, err)
 	}
 	taken, err := d.publisher.Publish(route.Exchange, route.RoutingKey, publishing)
 	switch {
 	case err != nil:
-		return about(d.rec.Backlog(), d.Errors.OfOperation(err))
+		return withQueue(d.rec.Backlog(), d.Errors.OfOperation(err))
 	case !taken[0]:
 		return refuse(MessageNotMoved, "queue %q: the broker does not accept a message for queue %q", queue, d.rec.Backlog())
 	}
@@ -116,7 +116,7 @@ func (d *drainer) moveMessage(message *amqp.Delivery) error {
 
 func (d *drainer) acknowledge(message *amqp.Delivery) error {
 	if err := message.Ack(false); err != nil {
-		return about(d.rec.Queue.Name, d.Errors.OfOperation(err))
+		return withQueue(d.rec.Queue.Name, d.Errors.OfOperation(err))
 	}
 	return nil
 }

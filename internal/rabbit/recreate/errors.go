@@ -86,5 +86,5 @@ func refuse(reason Reason, format string, args ...any) error {
 	return &Error{Reason: reason, Message: fmt.Sprintf(format, args...)}
 }
 
-// because adds a Reason to an error of the broker.
-func because(reason Reason, err error) error { return &Error{reason, err.Error(), err} }
+// withReason adds a Reason to an error of the broker.
+func withReason(reason Reason, err error) error { return &Error{reason, err.Error(), err} }

@@ -54,7 +54,7 @@ func (f *freezer) freeze(ctx context.Context) error {
 	f.connection = connection
 	for _, tier := range f.rec.Tiers {
 		if err := f.hold(tier); err != nil {
-			return about(tier, f.Errors.OfOperation(err))
+			return withQueue(tier, f.Errors.OfOperation(err))
 		}
 	}
 	for _, tier := range f.rec.Tiers {

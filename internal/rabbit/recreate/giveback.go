@@ -41,13 +41,13 @@ func (r *Recreator) GiveBack(ctx context.Context, rec Recreation, report func(Pr
 	isNew := now.Exists && r.isNew(now.Arguments, rec) && !rec.StatusLost
 	cleared := r.deleter.ClearRecreation(ctx, r.Cluster, rec.Queue.Name, isNew)
 	if cleared != nil && !errors.Is(cleared, brokererr.ErrUnproven) {
-		return Progress{}, reasoned(cleared)
+		return Progress{}, withBrokerReason(cleared)
 	}
 	if now.Exists { // after a back-out with its old arguments
 		rec.Queue.Arguments = now.Arguments
 	} else { // another client has deleted it
 		if err := r.changer.Declare(ctx, r.Cluster, topology.Topology{Queues: []topology.Queue{rec.Queue}}); err != nil {
-			return Progress{}, reasoned(err)
+			return Progress{}, withBrokerReason(err)
 		}
 		if err := r.awaitName(ctx, rec); err != nil {
 			return Progress{}, err
@@ -61,7 +61,7 @@ func (r *Recreator) GiveBack(ctx context.Context, rec Recreation, report func(Pr
 		return progress, err
 	}
 	// An open fence refuses no message. Its policy records that the queue may still hold a sentinel.
-	return progress, reasoned(r.deleter.ClearRecreation(ctx, r.Cluster, rec.Queue.Name, isNew))
+	return progress, withBrokerReason(r.deleter.ClearRecreation(ctx, r.Cluster, rec.Queue.Name, isNew))
 }
 
 // giveBack does the work of GiveBack except for the fence.
@@ -78,14 +78,14 @@ func (r *Recreator) giveBack(ctx context.Context, rec Recreation, report func(Pr
 		return progress, err
 	}
 	if err := r.changer.Remove(ctx, r.Cluster, change.Removal{Exchanges: []string{rec.BacklogExchange(), rec.BackExchange()}}); err != nil {
-		return progress, reasoned(err)
+		return progress, withBrokerReason(err)
 	}
 	return progress, r.removeProbe(ctx, rec)
 }
 
 // removeProbe removes the queue on which Divert tried the new arguments. A crash can leave it behind.
 func (r *Recreator) removeProbe(ctx context.Context, rec Recreation) error {
-	return reasoned(r.changer.Remove(ctx, r.Cluster, change.Removal{Queues: []string{rec.probe()}}))
+	return withBrokerReason(r.changer.Remove(ctx, r.Cluster, change.Removal{Queues: []string{rec.probe()}}))
 }
 
 // bindIfUnbound is bindRecorded unless the queue has bindings, because a crash may have followed an earlier call that bound it.
@@ -138,7 +138,7 @@ func (r *Recreator) bindBack(ctx context.Context, rec Recreation) error {
 		Bindings:  []topology.Binding{{Source: rec.BackExchange(), Destination: rec.Queue.Name}},
 	})
 	if err != nil {
-		return reasoned(err)
+		return withBrokerReason(err)
 	}
 	return r.Crash.Pass(StepBackBound)
 }
@@ -155,7 +155,7 @@ func (r *Recreator) giveBackRest(ctx context.Context, rec Recreation, progress P
 		case err == nil:
 			return progress, r.Crash.Pass(StepHoldDeleted)
 		case !errors.Is(err, brokererr.ErrNotEmpty) || errors.Is(err, brokererr.ErrConsumed) || errors.Is(err, brokererr.ErrPending):
-			return progress, reasoned(err)
+			return progress, withBrokerReason(err)
 		}
 	}
 }
@@ -194,7 +194,7 @@ func (r *Recreator) moveBack(
 	depth := func(ctx context.Context) (int, error) {
 		policies, err := r.api.Policies(ctx)
 		if err != nil {
-			return 0, reasoned(err)
+			return 0, withBrokerReason(err)
 		}
 		return maxDepth(rec.Queue.Name, rec.Queue.Arguments, policies)
 	}
@@ -264,7 +264,7 @@ func (r *Recreator) rebind(ctx context.Context, rec Recreation) error {
 		return err
 	}
 	unbound := r.changer.Remove(ctx, r.Cluster, change.Removal{Bindings: boundTo(rec.Hold(), bindings), Private: true})
-	if err := errors.Join(refused, reasoned(unbound)); err != nil {
+	if err := errors.Join(refused, withBrokerReason(unbound)); err != nil {
 		return err
 	}
 	if err := r.Crash.Pass(StepHoldUnbound); err != nil {

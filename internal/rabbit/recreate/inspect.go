@@ -44,7 +44,7 @@ func (r *Recreator) Inspect(ctx context.Context, rec Recreation) (seen Seen, err
 	}
 	policies, err := r.api.Policies(ctx)
 	if err != nil {
-		return Seen{}, reasoned(err)
+		return Seen{}, withBrokerReason(err)
 	}
 	seen.Fenced = isFenced(rec.Queue.Name, policies)
 	return seen, nil
@@ -53,7 +53,7 @@ func (r *Recreator) Inspect(ctx context.Context, rec Recreation) (seen Seen, err
 // CheckNoDelete fails while a delete of a process that has ended may still take effect behind a closed fence, but not for longer than
 // Timeouts.Vanish.
 func (r *Recreator) CheckNoDelete(ctx context.Context, rec Recreation) error {
-	return reasoned(r.deleter.CheckNoDelete(ctx, r.Cluster, rec.Queue.Name))
+	return withBrokerReason(r.deleter.CheckNoDelete(ctx, r.Cluster, rec.Queue.Name))
 }
 
 func (r *Recreator) isNew(arguments vhost.Arguments, rec Recreation) bool {
@@ -68,7 +68,7 @@ func (r *Recreator) inspectQueue(ctx context.Context, rec Recreation, queue stri
 	}
 	info, err := r.api.QueueInfo(ctx, queue, management.WithoutStatistics)
 	if err != nil {
-		return seen, reasoned(about(queue, err))
+		return seen, withBrokerReason(withQueue(queue, err))
 	}
 	if info == nil { // deleted in between
 		return QueueSeen{}, nil
@@ -81,7 +81,7 @@ func (r *Recreator) inspectQueue(ctx context.Context, rec Recreation, queue stri
 // count returns the counts of a passive declaration, which are current.
 func (r *Recreator) count(ctx context.Context, queue string) (QueueSeen, error) {
 	declared, exists, err := r.changer.DeclaredQueue(ctx, r.Cluster, queue)
-	return QueueSeen{Exists: exists, Ready: declared.Messages, Consumers: declared.Consumers}, reasoned(about(queue, err))
+	return QueueSeen{Exists: exists, Ready: declared.Messages, Consumers: declared.Consumers}, withBrokerReason(withQueue(queue, err))
 }
 
 const (
@@ -113,7 +113,7 @@ func (r *Recreator) bindingsOf(ctx context.Context, rec Recreation, queue string
 	if errors.Is(err, brokererr.ErrNotFound) {
 		return nil, nil
 	}
-	return slices.DeleteFunc(bindings, rec.IsOwn), reasoned(about(queue, err))
+	return slices.DeleteFunc(bindings, rec.IsOwn), withBrokerReason(withQueue(queue, err))
 }
 
 // until calls ask until it returns true or limit has passed.

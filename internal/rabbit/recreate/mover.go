@@ -65,14 +65,7 @@ func (r *Recreator) move(ctx context.Context, m move, report func(Progress)) (Pr
 			return m.before, err
 		}
 	}
-	total := math.MaxInt
-	if m.endBelow > 0 {
-		total = maxMoved(m.ready)
-	}
-	failures := 1
-	if m.movesBack {
-		failures = maxFailures
-	}
+	total, failures := m.limits()
 	copier := copier{exchange: m.exchange, user: r.Username, movesBack: m.movesBack, restores: m.restores}
 	moving, stop := context.WithCancelCause(ctx)
 	var reading sync.WaitGroup
@@ -100,6 +93,29 @@ func (r *Recreator) move(ctx context.Context, m move, report func(Progress)) (Pr
 		},
 	})
 	latest = m.progressOf(done)
+	if err := m.result(done, err); err != nil {
+		return latest, err
+	}
+	if ctx.Err() != nil {
+		return latest, r.Errors.Unreachable(ctx.Err())
+	}
+	return latest, context.Cause(moving)
+}
+
+// limits returns the number of messages and the number of failures after which the move ends.
+func (m move) limits() (total, failures int) {
+	total, failures = math.MaxInt, 1
+	if m.endBelow > 0 {
+		total = maxMoved(m.ready)
+	}
+	if m.movesBack {
+		failures = maxFailures
+	}
+	return total, failures
+}
+
+// result returns why a message could not be moved, or why the mover failed; nil for neither.
+func (m move) result(done mover.Progress, err error) error {
 	switch {
 	case (err == nil || errors.Is(err, mover.ErrTooManyFailures)) && len(done.Failures) > 0:
 		failure := done.Failures[0]
@@ -107,17 +123,12 @@ func (r *Recreator) move(ctx context.Context, m move, report func(Progress)) (Pr
 		if failure.Message == errAMQP10.Error() {
 			reason = AMQP10Message
 		}
-		return latest, refuse(reason, "queue %q: a message cannot be moved to queue %q: %s", m.from, m.to, failure.Message)
+		return refuse(reason, "queue %q: a message cannot be moved to queue %q: %s", m.from, m.to, failure.Message)
 	case errors.Is(err, mover.ErrUnreadable):
-		return latest, because(AMQP10Message, fmt.Errorf(
+		return withReason(AMQP10Message, fmt.Errorf(
 			"queue %q: %w, as it is a message of AMQP 1.0, or its headers are too large or nested too deeply", m.from, err))
-	case err != nil:
-		return latest, reasoned(about(m.from, err))
 	}
-	if ctx.Err() != nil {
-		return latest, r.Errors.Unreachable(ctx.Err())
-	}
-	return latest, context.Cause(moving)
+	return withBrokerReason(withQueue(m.from, err))
 }
 
 // depthLimit is the latest result of move.maxDepth.

@@ -37,7 +37,7 @@ func (r *Recreator) checkPermissions(ctx context.Context, rec Recreation) error 
 	if errors.Is(err, brokererr.ErrAccessRefused) {
 		return r.lacks("write or read")
 	}
-	return reasoned(err)
+	return withBrokerReason(err)
 }
 
 func (r *Recreator) lacks(permission string) error {
@@ -52,7 +52,7 @@ func (r *Recreator) endWithoutRights(ctx context.Context, rec Recreation, refusa
 	for _, queue := range []string{rec.Hold(), rec.Backlog()} {
 		info, err := r.api.QueueInfo(ctx, queue, management.WithoutStatistics)
 		if err != nil {
-			return reasoned(err)
+			return withBrokerReason(err)
 		}
 		if info != nil {
 			return refusal
@@ -60,7 +60,7 @@ func (r *Recreator) endWithoutRights(ctx context.Context, rec Recreation, refusa
 	}
 	bindings, err := r.api.BindingsOf(ctx, rec.Queue.Name)
 	if err != nil {
-		return reasoned(err)
+		return withBrokerReason(err)
 	}
 	if slices.ContainsFunc(bindings, rec.IsOwn) {
 		return refusal

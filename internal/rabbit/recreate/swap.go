@@ -146,9 +146,9 @@ func (r *Recreator) hasSingleActiveConsumer(queue string) (single bool) {
 // which an open fence has admitted. The queue must then be emptied first.
 func (r *Recreator) whyNotCleared(ctx context.Context, rec Recreation, err error) error {
 	if now, uncounted := r.count(ctx, rec.Queue.Name); errors.Is(err, brokererr.ErrUnproven) && uncounted == nil && now.Ready > 0 {
-		return because(PublishersPastBindings, err)
+		return withReason(PublishersPastBindings, err)
 	}
-	return reasoned(err)
+	return withBrokerReason(err)
 }
 
 // isSwapped reports whether an earlier call has swapped the queue. If it returns no error, no delete is running.
@@ -156,7 +156,7 @@ func (r *Recreator) isSwapped(ctx context.Context, rec Recreation) (bool, error)
 	if rec.DeleteSent {
 		isNew, err := r.deleter.SettleRecreation(ctx, r.Cluster, rec.Queue)
 		if err != nil {
-			return false, because(DeleteUncertain, err)
+			return false, withReason(DeleteUncertain, err)
 		}
 		return isNew, nil
 	}
@@ -169,17 +169,17 @@ func (r *Recreator) isSwapped(ctx context.Context, rec Recreation) (bool, error)
 func whyNotSwapped(done safedelete.Recreated, drained int, err error) error {
 	switch {
 	case done.DeleteSent:
-		return because(DeleteUncertain, err)
+		return withReason(DeleteUncertain, err)
 	case ReasonOf(err) != "":
 		return err
 	case errors.Is(err, brokererr.ErrConsumed):
-		return because(ConsumersCameBack, err)
+		return withReason(ConsumersCameBack, err)
 	case errors.Is(err, brokererr.ErrNotEmpty) && errors.Is(err, brokererr.ErrPending):
-		return because(MessagesPending, err)
+		return withReason(MessagesPending, err)
 	case errors.Is(err, brokererr.ErrNotEmpty), drained > 0 && errors.Is(err, brokererr.ErrUnproven):
-		return because(PublishersPastBindings, err)
+		return withReason(PublishersPastBindings, err)
 	case errors.Is(err, brokererr.ErrUnproven) && !errors.Is(err, brokererr.ErrPending):
-		return because(NotProven, err)
+		return withReason(NotProven, err)
 	}
-	return reasoned(err)
+	return withBrokerReason(err)
 }

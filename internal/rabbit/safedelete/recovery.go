@@ -37,29 +37,29 @@ func (d *Deleter) ClearLeftovers(read time.Time) {
 		return
 	}
 	d.deletions.forgetMissing(d.isShown, read)
-	strays, cluster := recovery{d}.leftoverFences()
-	if len(strays) == 0 || !d.deletions.clear(true) {
+	leftovers, cluster := recovery{d}.leftoverFences()
+	if len(leftovers) == 0 || !d.deletions.clear(true) {
 		return
 	}
 	d.clearing.Go(func() {
 		defer d.deletions.clear(false)
 		connections := sync.OnceValues(recovery{d}.otherConnections)
-		for _, stray := range strays {
+		for _, found := range leftovers {
 			ctx, cancel := context.WithTimeout(d.deletions.closing, undoing)
-			err := recovery{d}.checkNoDelete(ctx, cluster, stray)
+			err := recovery{d}.checkNoDelete(ctx, cluster, found)
 			if err == nil {
-				err = recovery{d}.checkNotConnected(stray, connections)
+				err = recovery{d}.checkNotConnected(found, connections)
 			}
 			if err == nil {
-				err = recovery{d}.clearLeftover(ctx, cluster, stray)
+				err = recovery{d}.clearLeftover(ctx, cluster, found)
 			}
 			cancel()
 			if err != nil {
-				recovery{d}.logFailure(stray.policy.Name, err)
+				recovery{d}.logFailure(found.policy.Name, err)
 				continue
 			}
-			d.deletions.forget(stray.policy.Name)
-			d.Log.Info("Took down a leftover fence", "vhost", d.VHost, "policy", stray.policy.Name)
+			d.deletions.forget(found.policy.Name)
+			d.Log.Info("Took down a leftover fence", "vhost", d.VHost, "policy", found.policy.Name)
 		}
 	})
 }
@@ -131,7 +131,7 @@ type leftover struct {
 //
 // Only the leader works for an owner. A former leader lost the lease longer ago than the budget lasts, and no longer deletes anything; see
 // deleteOne. Its fences are taken down before the sentinels expire, once no delete that it sent is running; see checkNoDelete.
-func (r recovery) leftoverFences() (strays []leftover, cluster string) {
+func (r recovery) leftoverFences() (leftovers []leftover, cluster string) {
 	var fences []vhost.Policy
 	r.observer.View(func(known *snapshot.Snapshot) { fences, cluster = known.Fences, known.Cluster })
 	now, sighted, next := time.Now(), fencesSeen{}, time.Duration(0)
@@ -162,12 +162,12 @@ func (r recovery) leftoverFences() (strays []leftover, cluster string) {
 			}
 			continue
 		}
-		strays = append(strays, leftover{policy: policy, foreign: !known || name.Recreation, seen: age})
+		leftovers = append(leftovers, leftover{policy: policy, foreign: !known || name.Recreation, seen: age})
 	}
 	if r.sighted = sighted; next > 0 {
 		r.deletions.refreshIn(next, r.observer.RequestRefresh)
 	}
-	return strays, cluster
+	return leftovers, cluster
 }
 
 // mayContinue reports whether the recreation that put up a fence may be under way. If another owner of this process put it up, that owner's
@@ -179,7 +179,7 @@ func (r recovery) mayContinue(owner string, policy vhost.Policy, isKnown func(ow
 	return r.Recreates == nil || slices.ContainsFunc(fence.QueuesOf(policy.Pattern.String()), r.Recreates)
 }
 
-func (r recovery) clearLeftover(ctx context.Context, cluster string, stray leftover) error {
+func (r recovery) clearLeftover(ctx context.Context, cluster string, found leftover) error {
 	now, err := r.api.Cluster(ctx)
 	if err != nil {
 		return err
@@ -187,23 +187,23 @@ func (r recovery) clearLeftover(ctx context.Context, cluster string, stray lefto
 	if err := r.errs.SameCluster(now, cluster); err != nil {
 		return err
 	}
-	if err := r.checkVanished(ctx, cluster, stray.policy.Name); err != nil {
+	if err := r.checkVanished(ctx, cluster, found.policy.Name); err != nil {
 		return err
 	}
-	name, pattern, definition := stray.policy.Name, stray.policy.Pattern.String(), stray.policy.Definition
-	f := fence.Fence{Name: name, Pattern: pattern, Queues: fence.QueuesOf(pattern), Priority: stray.policy.Priority, Effective: definition}
+	name, pattern, definition := found.policy.Name, found.policy.Pattern.String(), found.policy.Definition
+	f := fence.Fence{Name: name, Pattern: pattern, Queues: fence.QueuesOf(pattern), Priority: found.policy.Priority, Effective: definition}
 	// An open fence also has this key. Opening it again changes nothing.
 	closed := definition[vhost.KeyOverflow] == vhost.OverflowRejectPublish
 	inside := sentinelCounts{of: map[string]int{}}
 	for _, queue := range f.Queues {
-		if stray.isBare {
+		if found.isBare {
 			break
 		}
 		inside.of[queue] = Sentinels // the maximum, because more sentinels are published only after the first ones are taken out
 	}
 	lost := &search{
 		Deleter: r.Deleter, fence: f, cluster: cluster, missing: inside.count, gone: func(string) {},
-		mayBeHeld: stray.foreign && stray.seen < unnoticed, published: r.publishedAfter(name),
+		mayBeHeld: found.foreign && found.seen < unnoticed, published: r.publishedAfter(name),
 	}
 	return r.lift(ctx, f, closed, func() ([]string, error) {
 		if err := r.arrived(ctx, cluster); err != nil {
@@ -246,13 +246,13 @@ func (r recovery) checkVanished(ctx context.Context, cluster, policy string) err
 // process, because the broker reads everything that a connection has sent before it detects the end of the connection. A message that the
 // queue takes before the delete would be lost. The channel that deletes a queue holds a sentinel, so the broker counts it as a consumer.
 // checkNoDelete cannot distinguish other consumers from it, so it passes after Timeouts.Vanish in any case.
-func (r recovery) checkNoDelete(ctx context.Context, cluster string, stray leftover) error {
-	if !stray.foreign || !fence.IsClosed(stray.policy.Definition) || stray.seen >= r.Timeouts.Vanish {
+func (r recovery) checkNoDelete(ctx context.Context, cluster string, found leftover) error {
+	if !found.foreign || !fence.IsClosed(found.policy.Definition) || found.seen >= r.Timeouts.Vanish {
 		return nil
 	}
-	queues := fence.QueuesOf(stray.policy.Pattern.String())
+	queues := fence.QueuesOf(found.policy.Pattern.String())
 	err := firstOf(queues, forEach(ctx, r.errs, queues, func(queue string) error {
-		return r.checkUnheld(ctx, cluster, stray.policy.Name, queue)
+		return r.checkUnheld(ctx, cluster, found.policy.Name, queue)
 	}))
 	if err != nil {
 		r.deletions.refreshIn(time.Second, r.observer.RequestRefresh)
@@ -262,8 +262,8 @@ func (r recovery) checkNoDelete(ctx context.Context, cluster string, stray lefto
 
 // checkNotConnected fails for the fence of a recreation if its owner may be connected to the vhost. It passes if the user may not list
 // connections. It calls connections only for such a fence.
-func (r recovery) checkNotConnected(stray leftover, connections func() (mayHave func(owner string) bool, err error)) error {
-	name, _ := fence.ParseName(stray.policy.Name)
+func (r recovery) checkNotConnected(found leftover, connections func() (mayHave func(owner string) bool, err error)) error {
+	name, _ := fence.ParseName(found.policy.Name)
 	if !name.Recreation {
 		return nil
 	}

@@ -6,9 +6,9 @@ import (
 	"github.com/warren-mq/warren/internal/vhost"
 )
 
-// surround adds the bindings from these exchanges to observed: the named exchanges, the exchanges to which the named queues are bound, and
-// all exchanges that lead to other exchanges. It returns the routes of the queues that may dead-letter to a named object.
-func (s *Snapshot) surround(names vhost.Selection, observed vhost.Observed) []vhost.DeadLetterRoute {
+// addDeadLetterSources adds the bindings from these exchanges to observed: the named exchanges, the exchanges to which the named queues are
+// bound, and all exchanges that lead to other exchanges. It returns the routes of the queues that may dead-letter to a named object.
+func (s *Snapshot) addDeadLetterSources(names vhost.Selection, observed vhost.Observed) []vhost.DeadLetterRoute {
 	index := s.index()
 	targets := map[deadLetterTarget]bool{{}: true}
 	add := func(source string) {
@@ -34,17 +34,8 @@ func (s *Snapshot) surround(names vhost.Selection, observed vhost.Observed) []vh
 			add(source)
 		}
 	}
-	var sources []string
-	for target := range targets {
-		if s.routesByKey(target.exchange) {
-			sources = append(sources, s.sourcesByKey(target.exchange, names)...)
-		} else {
-			sources = append(sources, index.sources[target]...)
-		}
-	}
-	slices.Sort(sources)
 	var found []vhost.DeadLetterRoute
-	for _, queue := range slices.Compact(sources) {
+	for _, queue := range s.sourcesOf(targets, names) {
 		for _, route := range index.routes[queue] {
 			if targets[targetOf(route)] {
 				found = append(found, route)
@@ -52,6 +43,20 @@ func (s *Snapshot) surround(names vhost.Selection, observed vhost.Observed) []vh
 		}
 	}
 	return found
+}
+
+// sourcesOf lists the queues that may dead-letter to one of the targets, sorted.
+func (s *Snapshot) sourcesOf(targets map[deadLetterTarget]bool, names vhost.Selection) []string {
+	var sources []string
+	for target := range targets {
+		if s.routesByKey(target.exchange) {
+			sources = append(sources, s.sourcesByKey(target.exchange, names)...)
+		} else {
+			sources = append(sources, s.deadLetters.sources[target]...)
+		}
+	}
+	slices.Sort(sources)
+	return slices.Compact(sources)
 }
 
 // exchangesInto lists the exchanges that a queue is bound to. It stops after the first exchange that may route the dead letters of a queue

@@ -174,7 +174,7 @@ func (s *Snapshot) observe(names vhost.Selection) vhost.Observed {
 		s.follow(names.FollowFrom, observed)
 	}
 	if names.IncludeDeadLetterSources {
-		observed.DeadLetterRoutes = s.surround(names, observed)
+		observed.DeadLetterRoutes = s.addDeadLetterSources(names, observed)
 	}
 	return observed
 }

@@ -93,7 +93,7 @@ func Decide(comparison Comparison, known topology.Inventory, policy v1alpha1.Dri
 		if entry.State != v1alpha1.StateMissing {
 			continue
 		}
-		action := decision.about(entry)
+		action := decision.actionFor(entry)
 		if action.Verb == Leave && entry.Binding == nil {
 			decision.absent[entry.ID()] = true
 		}
@@ -115,8 +115,8 @@ type decision struct {
 	frozen, absent vhost.IDs
 }
 
-// about chooses an action for a missing object. The actions for the ends of a binding must have been chosen before.
-func (d decision) about(missing Entry) Action {
+// actionFor chooses an action for a missing object. The actions for the ends of a binding must have been chosen before.
+func (d decision) actionFor(missing Entry) Action {
 	leave := func(reason Reason) Action { return Action{Leave, reason, missing} }
 	wasInSync := d.known.WasInSync(missing.ID(), missing.Hash)
 	reason := ReasonNew

@@ -17,7 +17,7 @@ func DropsMessages(name string, queue vhost.Queue, policies []vhost.Policy) (why
 	if !drops {
 		return "", false
 	}
-	why, _ = found.introduced(name)
+	why, _ = found.clause(name)
 	return why, true
 }
 
@@ -38,7 +38,7 @@ func (s settings) dropsHead() (headDrop, bool) {
 		if !bounded {
 			length, bounded = pair.lowest(vhost.ArgMaxLengthBytes, vhost.KeyMaxLengthBytes, notNegative)
 		}
-		overflow, by := pair.besides(length, vhost.ArgOverflow, vhost.KeyOverflow)
+		overflow, by := pair.settingBeside(length, vhost.ArgOverflow, vhost.KeyOverflow)
 		if bounded && overflow != vhost.OverflowRejectPublish {
 			if length.policy != nil {
 				length.match = s.match(length.policy)
@@ -49,13 +49,13 @@ func (s settings) dropsHead() (headDrop, bool) {
 	return headDrop{}, false
 }
 
-// introduced returns the beginning of a message about the limit, and the reason for an advisory.
-func (d headDrop) introduced(queue string) (clause string, reason v1alpha1.AdvisoryReason) {
-	clause, reason = d.length.introduced(queue)
+// clause returns the beginning of a message about the limit, and the reason for an advisory.
+func (d headDrop) clause(queue string) (text string, reason v1alpha1.AdvisoryReason) {
+	text, reason = d.length.clause(queue)
 	if d.length.policy == nil && d.by != nil {
-		subject, byPolicy := introduced(d.by, d.byMatch)
-		clause += fmt.Sprintf(", and %s sets overflow %s", subject, vhost.Display(d.overflow))
+		subject, byPolicy := policySubject(d.by, d.byMatch)
+		text += fmt.Sprintf(", and %s sets overflow %s", subject, vhost.Display(d.overflow))
 		reason = byPolicy
 	}
-	return clause, reason
+	return text, reason
 }

@@ -88,8 +88,8 @@ func policyWins(combine topology.Combine, policy, argument any) bool {
 	return !vhost.SameValue(policy, argument)
 }
 
-// introduced returns the beginning of an advisory about a policy, and its reason.
-func introduced(p *vhost.Policy, match vhost.Match) (subject string, reason v1alpha1.AdvisoryReason) {
+// policySubject returns the beginning of an advisory about a policy, and its reason.
+func policySubject(p *vhost.Policy, match vhost.Match) (subject string, reason v1alpha1.AdvisoryReason) {
 	subject, reason = displayed(p), v1alpha1.AdvisoryReasonPolicy
 	if p.Operator {
 		reason = v1alpha1.AdvisoryReasonOperatorPolicy
@@ -110,7 +110,7 @@ func displayed(p *vhost.Policy) string {
 
 // shadows returns an advisory for each argument of a queue that the policy overrides if it matches.
 func shadows(p *vhost.Policy, queue topology.Queue, match vhost.Match) []v1alpha1.Advisory {
-	subject, reason := introduced(p, match)
+	subject, reason := policySubject(p, match)
 	var advisories []v1alpha1.Advisory
 	for _, row := range policyRows {
 		value, set := p.Definition[row.PolicyKey]

@@ -44,7 +44,7 @@ func lostByBrowsing(dlq settings, version vhost.Version) *v1alpha1.Advisory {
 	if version.AtLeast(vhost.RabbitMQ43) {
 		effect = "rejects in other queues count too, so the first browse that returns a dead letter can exceed the limit"
 	}
-	clause, reason := found.introduced(dlq.name)
+	clause, reason := found.clause(dlq.name)
 	return &v1alpha1.Advisory{
 		Code: v1alpha1.AdvisoryDeadLettersCanBeLost, Reason: reason, Name: dlq.name,
 		Message: fmt.Sprintf("%s: the broker deletes messages that exceed the limit, and on this version (%s) %s; %s",
@@ -58,7 +58,7 @@ func expiring(dlq settings) *v1alpha1.Advisory {
 	if !expires {
 		return nil
 	}
-	clause, reason := found.introduced(dlq.name)
+	clause, reason := found.clause(dlq.name)
 	return &v1alpha1.Advisory{
 		Code: v1alpha1.AdvisoryDeadLettersExpire, Reason: reason, Name: dlq.name,
 		Message: fmt.Sprintf("%s: a dead letter is deleted after %d ms, and nothing can move it back; "+
@@ -73,10 +73,10 @@ func dropped(dlq settings) *v1alpha1.Advisory {
 	if !drops {
 		return nil
 	}
-	clause, reason := found.introduced(dlq.name)
+	clause, reason := found.clause(dlq.name)
 	remedy := found.length.remedy("set deadLetter.queue.overflow to RejectPublish")
 	if found.length.policy == nil && found.by != nil {
-		remedy = leaveOut(found.by)
+		remedy = excludeAdvice(found.by)
 	}
 	return &v1alpha1.Advisory{
 		Code: v1alpha1.AdvisoryDeadLettersDropped, Reason: reason, Name: dlq.name,
@@ -91,11 +91,11 @@ func delayed(dlq settings) *v1alpha1.Advisory {
 	if !delayed || delay.policy == nil {
 		return nil
 	}
-	clause, reason := delay.introduced(dlq.name)
+	clause, reason := delay.clause(dlq.name)
 	return &v1alpha1.Advisory{
 		Code: v1alpha1.AdvisoryDeadLettersDelayed, Reason: reason, Name: dlq.name,
 		Message: fmt.Sprintf("%s: a dead letter that was browsed and returned is hidden for %d ms or longer, and neither requests "+
-			"nor Redrives nor Purges find it; %s", clause, delay.value, leaveOut(delay.policy)),
+			"nor Redrives nor Purges find it; %s", clause, delay.value, excludeAdvice(delay.policy)),
 	}
 }
 
@@ -108,6 +108,6 @@ func MayDelayReturned(name string, queue vhost.Queue, policies []vhost.Policy) b
 // returnDelay returns the minimum time for which the broker hides a returned message, in milliseconds; false if it hides none.
 func (s settings) returnDelay() (delay limit, delayed bool) {
 	delay, set := s.lowest(vhost.ArgDelayedRetryMin, vhost.KeyDelayedRetryMin, func(value int64) bool { return value > 0 })
-	retryType, _ := s.besides(delay, vhost.ArgDelayedRetryType, vhost.KeyDelayedRetryType)
+	retryType, _ := s.settingBeside(delay, vhost.ArgDelayedRetryType, vhost.KeyDelayedRetryType)
 	return delay, set && delays(retryType)
 }

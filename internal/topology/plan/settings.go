@@ -13,9 +13,9 @@ import (
 type settings struct {
 	name  string
 	queue vhost.Queue
-	// holding are the operator policy and the policy that apply to the queue. possible are policies that may apply instead; see
+	// effective are the operator policy and the policy that apply to the queue. possible are policies that may apply instead; see
 	// vhost.PoliciesOf.
-	holding, possible []*vhost.Policy
+	effective, possible []*vhost.Policy
 	// operators and users are the candidates for the one operator policy and the one policy of the queue, the most likely first. Nil stands
 	// for none.
 	operators, users []*vhost.Policy
@@ -26,7 +26,7 @@ func settingsOf(name string, queue vhost.Queue, policies []vhost.Policy) setting
 	for _, operator := range []bool{true, false} {
 		effective, possible := vhost.PoliciesOf(name, cmp.Or(queue.Type(), vhost.TypeClassic), policies, operator)
 		if effective != nil {
-			s.holding = append(s.holding, effective)
+			s.effective = append(s.effective, effective)
 		}
 		s.possible = append(s.possible, possible...)
 		candidates := append([]*vhost.Policy{effective}, possible...)
@@ -49,8 +49,8 @@ func (s settings) pairs() (pairs []settings) {
 			if len(pairs) == maxPairs {
 				return pairs
 			}
-			holding := slices.DeleteFunc([]*vhost.Policy{operator, user}, func(p *vhost.Policy) bool { return p == nil })
-			pairs = append(pairs, settings{name: s.name, queue: s.queue, holding: holding})
+			effective := slices.DeleteFunc([]*vhost.Policy{operator, user}, func(p *vhost.Policy) bool { return p == nil })
+			pairs = append(pairs, settings{name: s.name, queue: s.queue, effective: effective})
 		}
 	}
 	return pairs
@@ -58,7 +58,7 @@ func (s settings) pairs() (pairs []settings) {
 
 // match reports whether a policy applies or may apply to the queue.
 func (s settings) match(policy *vhost.Policy) vhost.Match {
-	if slices.Contains(s.holding, policy) {
+	if slices.Contains(s.effective, policy) {
 		return vhost.MatchYes
 	}
 	return vhost.MatchUnknown
@@ -85,7 +85,7 @@ func (s settings) lowest(argument, key string, counts func(int64) bool) (found l
 		}
 	}
 	consider(s.queue.Arguments[argument], limit{key: argument, match: vhost.MatchYes})
-	for _, policy := range s.holding {
+	for _, policy := range s.effective {
 		consider(policy.Definition[key], limit{key: key, policy: policy, match: vhost.MatchYes})
 	}
 	if exists {
@@ -101,10 +101,10 @@ func notNegative(value int64) bool { return value >= 0 }
 
 func negative(value int64) bool { return value < 0 }
 
-// besides returns the value of an argument or of the policy key that overrides it, and the policy that sets the value, if any. If a
+// settingBeside returns the value of an argument or of the policy key that overrides it, and the policy that sets the value, if any. If a
 // policy that may match sets the limit, its other keys count too: RabbitMQ applies all keys of a policy or none.
-func (s settings) besides(limit limit, argument, key string) (value any, by *vhost.Policy) {
-	policies := s.holding
+func (s settings) settingBeside(limit limit, argument, key string) (value any, by *vhost.Policy) {
+	policies := s.effective
 	if limit.policy != nil && limit.match == vhost.MatchUnknown {
 		policies = append([]*vhost.Policy{limit.policy}, policies...)
 	}
@@ -116,11 +116,11 @@ func (s settings) besides(limit limit, argument, key string) (value any, by *vho
 	return s.queue.Arguments[argument], nil
 }
 
-// introduced returns the beginning of an advisory about a limit, and its reason.
-func (l limit) introduced(queue string) (clause string, reason v1alpha1.AdvisoryReason) {
+// clause returns the beginning of an advisory about a limit, and its reason.
+func (l limit) clause(queue string) (text string, reason v1alpha1.AdvisoryReason) {
 	switch {
 	case l.policy != nil:
-		subject, reason := introduced(l.policy, l.match)
+		subject, reason := policySubject(l.policy, l.match)
 		return fmt.Sprintf("%s sets %s %d for queue %q", subject, l.key, l.value, queue), reason
 	case l.key == "":
 		return fmt.Sprintf("queue %q has the broker's default limit of %d deliveries", queue, l.value), v1alpha1.AdvisoryReasonBrokerDefault
@@ -131,11 +131,11 @@ func (l limit) introduced(queue string) (clause string, reason v1alpha1.Advisory
 // remedy returns how to remove a limit: change the policy so that it no longer matches, or change the spec as given.
 func (l limit) remedy(change string) string {
 	if l.policy != nil {
-		return leaveOut(l.policy)
+		return excludeAdvice(l.policy)
 	}
 	return change + " and recreate the queue"
 }
 
-func leaveOut(policy *vhost.Policy) string {
+func excludeAdvice(policy *vhost.Policy) string {
 	return "exclude the queue from the pattern of " + displayed(policy)
 }
