@@ -49,24 +49,16 @@ func BenchmarkCachedConsumerQueue(b *testing.B) {
 	cached := make([]*v1alpha1.ConsumerQueue, count)
 	for b.Loop() {
 		clear(cached)
-		before := heapInUse()
+		before := controllertest.HeapInUse()
 		for i := range cached {
 			cached[i] = decoded(b, fmt.Sprintf("orders-%04d", i))
 		}
-		plain := heapInUse()
+		plain := controllertest.HeapInUse()
 		for i := range cached {
 			compact(cached[i])
 		}
 		b.ReportMetric(float64(plain-before)/count, "plain-B/ConsumerQueue")
-		b.ReportMetric(float64(heapInUse()-before)/count, "B/ConsumerQueue")
+		b.ReportMetric(float64(controllertest.HeapInUse()-before)/count, "B/ConsumerQueue")
 	}
 	runtime.KeepAlive(cached)
-}
-
-func heapInUse() uint64 {
-	runtime.GC()
-	runtime.GC() // the second collection frees interned strings
-	stats := runtime.MemStats{}
-	runtime.ReadMemStats(&stats)
-	return stats.HeapAlloc
 }

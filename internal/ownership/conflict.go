@@ -40,8 +40,7 @@ const (
 
 // Conflict describes an object that a ConsumerQueue cannot have, because another ConsumerQueue has the better right.
 type Conflict struct {
-	// Holder is the namespace/name of the ConsumerQueue with the better right. Messages must not contain it.
-	Holder  string
+	// Message is for users. It does not name a ConsumerQueue of another namespace.
 	Message string
 }
 
@@ -71,7 +70,7 @@ func FindConflict(own Candidate, others []Candidate) *Conflict {
 			if own.outranks(other, d) {
 				continue
 			}
-			return &Conflict{Holder: other.Name, Message: d.message(own, other)}
+			return &Conflict{Message: d.message(own, other)}
 		}
 	}
 	return nil

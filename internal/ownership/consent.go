@@ -87,7 +87,7 @@ func (v View) findMissingConsent(ctx context.Context, own Candidate, live client
 			}
 		}
 		if all := candidatesOf(peers, Same); own.lacksConsent(id, all) {
-			return &Conflict{Holder: holderOf(id, all).Name, Message: fmt.Sprintf(
+			return &Conflict{Message: fmt.Sprintf(
 				"%v belongs to a ConsumerQueue in another namespace, whose %s does not name namespace %q; "+
 					"ask its owner to add the namespace, or choose another name", id, fields[id], own.namespace())}, nil
 		}

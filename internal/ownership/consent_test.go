@@ -153,7 +153,7 @@ func TestConsentOfOneThatTheCacheDoesNotKnowToHold(t *testing.T) {
 	conflict, err := view.FindConflict(t.Context(), CandidateOf(own, topologytest.V43), live)
 	topologytest.Equal(t, "error", nil, err)
 	topologytest.Equal(t, "conflict", &Conflict{
-		Holder: "shop/orders", Message: consentMessage(`queue "grave"`, "spec.deadLetter.queue.sharedWith"),
+		Message: consentMessage(`queue "grave"`, "spec.deadLetter.queue.sharedWith"),
 	}, conflict)
 }
 

@@ -62,18 +62,10 @@ func BenchmarkIndexMemory(b *testing.B) {
 		}`, "")
 	}
 	for b.Loop() {
-		before := heapInUse()
+		before := controllertest.HeapInUse()
 		index := indexOf(resources...)
-		b.ReportMetric(float64(heapInUse()-before)/count, "B/ConsumerQueue")
+		b.ReportMetric(float64(controllertest.HeapInUse()-before)/count, "B/ConsumerQueue")
 		runtime.KeepAlive(index)
 	}
 	runtime.KeepAlive(resources)
-}
-
-func heapInUse() uint64 {
-	runtime.GC()
-	runtime.GC() // what finalizers hold
-	stats := runtime.MemStats{}
-	runtime.ReadMemStats(&stats)
-	return stats.HeapAlloc
 }

@@ -349,33 +349,32 @@ func TestFindConflictReadsWhatTheCacheMayNotKnow(t *testing.T) {
 		cached *v1alpha1.ConsumerQueue
 		leads  Location
 		live   client.Reader
-		holder string
+		loses  bool
 		err    string
 	}{
-		"no ConsumerQueue names other settings":     {controllertest.Named(t, "shop", "other", `{}`), here, broken, "", ""},
-		"it is known to be held":                    {held, here, broken, "shop/other", ""},
-		"it is held, perhaps at another cluster":    {perhapsHere, nowhere, broken, "", ""},
-		"it is held, as the API server knows":       {newcomer, here, server(held), "shop/other", ""},
-		"it is held here, as the API server knows":  {newcomer, nowhere, server(held), "shop/other", ""},
-		"it is held elsewhere, as the server knows": {newcomer, nowhere, server(perhapsHere), "", ""},
-		"it is not held":                            {newcomer, here, server(newcomer.DeepCopy()), "", ""},
-		"the other does not want it any more":       {newcomer, here, server(controllertest.Named(t, "shop", "other", `{}`)), "", ""},
-		"the other is gone":                         {newcomer, here, server(), "", ""},
-		"the API server does not answer":            {newcomer, here, broken, "", "get ConsumerQueue shop/other: the API server is tired"},
+		"no ConsumerQueue names other settings":     {controllertest.Named(t, "shop", "other", `{}`), here, broken, false, ""},
+		"it is known to be held":                    {held, here, broken, true, ""},
+		"it is held, perhaps at another cluster":    {perhapsHere, nowhere, broken, false, ""},
+		"it is held, as the API server knows":       {newcomer, here, server(held), true, ""},
+		"it is held here, as the API server knows":  {newcomer, nowhere, server(held), true, ""},
+		"it is held elsewhere, as the server knows": {newcomer, nowhere, server(perhapsHere), false, ""},
+		"it is not held":                            {newcomer, here, server(newcomer.DeepCopy()), false, ""},
+		"the other does not want it any more":       {newcomer, here, server(controllertest.Named(t, "shop", "other", `{}`)), false, ""},
+		"the other is gone":                         {newcomer, here, server(), false, ""},
+		"the API server does not answer":            {newcomer, here, broken, false, "get ConsumerQueue shop/other: the API server is tired"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			view := indexOf(test.cached.DeepCopy()).View(own, here, topologytest.V43, func(*v1alpha1.ConsumerQueue) Location { return test.leads })
 			conflict, err := view.FindConflict(t.Context(), CandidateOf(own, topologytest.V43), test.live)
-			holder, problem := "", ""
+			problem := ""
 			if conflict != nil {
-				holder = conflict.Holder
 				topologytest.Equal(t, "message", message, conflict.Message[:len(message)])
 			}
 			if err != nil {
 				problem = err.Error()
 			}
-			topologytest.Equal(t, "holder", test.holder, holder)
+			topologytest.Equal(t, "conflict", test.loses, conflict != nil)
 			topologytest.Equal(t, "error", test.err, problem)
 		})
 	}

@@ -33,8 +33,8 @@ type (
 	Consumers = observe.Consumers
 	// Removal is what Connection.Remove removes.
 	Removal = change.Removal
-	// Backlog counts the messages of a queue before a move.
-	Backlog = mover.Backlog
+	// QueueCounts are the numbers of messages of a queue before a move.
+	QueueCounts = mover.QueueCounts
 )
 
 // drainTimeout is how long Close waits while running deletions roll back. The next connection completes the rollback; see
@@ -239,8 +239,8 @@ func (c *Connection) Browse(ctx context.Context, cluster string, config mover.Br
 	return c.mover.Browse(ctx, cluster, config)
 }
 
-// Backlog counts the messages of a queue of this type on the cluster with this key; false if there is no such queue. If other clients may
-// hold messages, it waits until the broker has counted these.
-func (c *Connection) Backlog(ctx context.Context, cluster, queue, queueType string) (counted Backlog, exists bool, err error) {
+// CountQueue counts the messages of a queue of this type on the cluster with this key; false if there is no such queue. If other clients
+// may hold messages, it waits until the broker has counted these.
+func (c *Connection) CountQueue(ctx context.Context, cluster, queue, queueType string) (counted QueueCounts, exists bool, err error) {
 	return c.counter.Count(ctx, cluster, queue, queueType)
 }

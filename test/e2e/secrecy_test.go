@@ -180,16 +180,6 @@ func (w *witness) testify() {
 	}), "what the witness hears")
 }
 
-// hide returns a text that the witness treats as secret.
-func (w *world) hide() string {
-	GinkgoHelper()
-	hidden := rand.Text()
-	Expect(kube.Create(ctx(), &corev1.Secret{
-		ObjectMeta: metav1.ObjectMeta{Namespace: w.Namespace, GenerateName: "hidden-"}, StringData: map[string]string{"password": hidden},
-	})).To(Succeed())
-	return hidden
-}
-
 // The witness checks these texts at the end of the suite. This spec only uses the messages in every possible way.
 var _ = Describe("The content of dead letters", func() {
 	It("is not shown by browses, Redrives and Purges, even if they fail", func() {
@@ -198,7 +188,7 @@ var _ = Describe("The content of dead letters", func() {
 			w.Queue(name, `{}`)
 			w.Ready(name)
 		}
-		body, header, property := w.hide(), w.hide(), w.hide()
+		body, header, property := w.Hide(), w.Hide(), w.Hide()
 		message := func(change func(*amqp.Publishing)) amqp.Publishing {
 			m := amqp.Publishing{
 				DeliveryMode: amqp.Persistent, Headers: amqp.Table{"h": header, "api-key": header, "raw": []byte(header)}, Body: []byte(body),

@@ -18,16 +18,6 @@ import (
 	. "github.com/warren-mq/warren/test/testenv"
 )
 
-// hide returns a text that no report may contain. A Secret holds it, as it holds the passwords of users.
-func (w *world) hide() string {
-	GinkgoHelper()
-	hidden := rand.Text()
-	Expect(kube.Create(ctx(), &corev1.Secret{
-		ObjectMeta: metav1.ObjectMeta{Namespace: w.Namespace, GenerateName: "hidden-"}, StringData: map[string]string{"password": hidden},
-	})).To(Succeed())
-	return hidden
-}
-
 // accounts returns the users and passwords of all Secrets of the suite.
 func accounts() [][2]string {
 	GinkgoHelper()
@@ -52,7 +42,7 @@ var _ = Describe("kubectl warren report", func() {
 			ObjectMeta: metav1.ObjectMeta{Name: "refused"},
 			Spec:       v1alpha1.BrokerConnectionSpec{VHost: w.VHost.Name, SecretRef: &v1alpha1.LocalObjectReference{Name: "refused"}},
 		})
-		body, header, property, note := w.hide(), w.hide(), w.hide(), w.hide()
+		body, header, property, note := w.Hide(), w.Hide(), w.Hide(), w.Hide()
 		kube.Kubectl("annotate", "--namespace="+w.Namespace, "consumerqueue/orders", "kubectl.kubernetes.io/last-applied-configuration="+note,
 			"messaging.warren.dev/requested-at="+note)
 		kube.Kubectl("label", "--namespace="+w.Namespace, "consumerqueue/orders", "note="+note)

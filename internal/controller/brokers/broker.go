@@ -85,8 +85,8 @@ type Mover interface {
 	Move(ctx context.Context, cluster string, config mover.Config) (mover.Progress, error)
 	// Browse shows messages and leaves them in the queue.
 	Browse(ctx context.Context, cluster string, config mover.BrowseConfig) (mover.Browsed, error)
-	// Backlog counts the messages of a queue of this type; exists is false if there is no such queue.
-	Backlog(ctx context.Context, cluster, queue, queueType string) (counted rabbit.Backlog, exists bool, err error)
+	// CountQueue counts the messages of a queue of this type; exists is false if there is no such queue.
+	CountQueue(ctx context.Context, cluster, queue, queueType string) (counted rabbit.QueueCounts, exists bool, err error)
 }
 
 // Recreator recreates queues, phase by phase. Each method may be called again after a crash at any point. A *recreate.Recreator

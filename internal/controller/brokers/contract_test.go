@@ -41,7 +41,7 @@ func (s side) cluster() string { return s.Health().Cluster.Key() }
 func (s side) awaitReady(t *testing.T, queue string, want int) {
 	t.Helper()
 	NewWithT(t).Eventually(func() (int, error) {
-		counted, _, err := s.Backlog(t.Context(), s.cluster(), queue, vhost.TypeQuorum)
+		counted, _, err := s.CountQueue(t.Context(), s.cluster(), queue, vhost.TypeQuorum)
 		return counted.Ready, err
 	}).WithTimeout(deadline.For(10 * time.Second)).Should(Equal(want))
 }
@@ -191,17 +191,17 @@ var promises = map[string]func(t *testing.T, b side){
 		topologytest.Equal(t, "error", true, errors.Is(err, needed))
 		topologytest.Equal(t, "vhost", before, b.observe(t))
 	},
-	"Backlog counts ready messages": func(t *testing.T, b side) {
+	"CountQueue counts ready messages": func(t *testing.T, b side) {
 		b.declareQueue("orders", map[string]any{"x-queue-type": "quorum"})
 		b.publish("orders")
-		counted, exists, err := b.Backlog(t.Context(), b.cluster(), "orders", vhost.TypeQuorum)
-		topologytest.Equal(t, "backlog", rabbit.Backlog{Ready: 1}, counted)
+		counted, exists, err := b.CountQueue(t.Context(), b.cluster(), "orders", vhost.TypeQuorum)
+		topologytest.Equal(t, "counts", rabbit.QueueCounts{Ready: 1}, counted)
 		topologytest.Equal(t, "exists", true, exists)
 		topologytest.Equal(t, "error", nil, err)
-		_, exists, err = b.Backlog(t.Context(), b.cluster(), "absent", vhost.TypeQuorum)
+		_, exists, err = b.CountQueue(t.Context(), b.cluster(), "absent", vhost.TypeQuorum)
 		topologytest.Equal(t, "absent exists", false, exists)
 		topologytest.Equal(t, "error of absent", nil, err)
-		_, _, err = b.Backlog(t.Context(), "another", "orders", vhost.TypeQuorum)
+		_, _, err = b.CountQueue(t.Context(), "another", "orders", vhost.TypeQuorum)
 		topologytest.Equal(t, "reason at another cluster", true, errors.Is(err, brokererr.ErrOtherCluster))
 	},
 	"Move moves messages to another queue": func(t *testing.T, b side) {

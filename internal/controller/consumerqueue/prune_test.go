@@ -139,7 +139,7 @@ func TestTasksAreCancelled(t *testing.T) {
 			return err
 		},
 		"another ConsumerQueue holds an object": func(l *scope) error {
-			l.markConflict(ownership.Conflict{Holder: "shop/other", Message: "it was there first"})
+			l.markConflict(ownership.Conflict{Message: "it was there first"})
 			return nil
 		},
 	} {

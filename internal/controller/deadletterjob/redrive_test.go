@@ -168,7 +168,7 @@ func TestWhyARedriveMovesNothing(t *testing.T) {
 					}})
 				})
 				b.SetUncounted("orders.dlq")
-				b.SetBacklog("orders.dlq", rabbit.Backlog{IsUncounted: true})
+				b.SetQueueCounts("orders.dlq", rabbit.QueueCounts{IsUncounted: true})
 			},
 			want: "Ready=Unknown BrokerUnreachable Reconciling=True BrokerUnreachable ",
 		},

@@ -226,7 +226,7 @@ func (s *scope) count(ctx context.Context, m Move) *Blocker {
 	defer release()
 	ctx, cancel := context.WithTimeout(ctx, countLimit)
 	defer cancel()
-	counted, exists, err := m.Broker.Backlog(ctx, m.Cluster, m.Queue.Name, m.Type)
+	counted, exists, err := m.Broker.CountQueue(ctx, m.Cluster, m.Queue.Name, m.Type)
 	if err != nil {
 		return brokerRefused(err)
 	}

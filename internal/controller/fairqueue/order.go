@@ -43,7 +43,7 @@ type entry struct {
 func (e *entry) isBackground() bool { return isBackground(e.priority) }
 
 // isBackground reports whether a request with this priority may be one of thousands.
-func isBackground(priority int) bool { return priority <= Background }
+func isBackground(priority int) bool { return priority <= background }
 
 func newOrder(limits Limits) *order {
 	return &order{

@@ -34,8 +34,8 @@ type delay struct {
 
 var _ priorityqueue.PriorityQueue[reconcile.Request] = &Queue{}
 
-// Background is the highest priority of background requests: a manager's first list, and events of all resources of a connection.
-const Background = handler.LowPriority
+// background is the highest priority of background requests: a manager's first list, and events of all resources of a connection.
+const background = handler.LowPriority
 
 // Limits are the maximum numbers of concurrent reconciliations of one namespace: of all its requests, and of its background requests. Each
 // is at least one.

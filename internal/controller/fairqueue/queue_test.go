@@ -192,8 +192,8 @@ func TestAdditionDuringAReconciliation(t *testing.T) {
 func TestBackground(t *testing.T) {
 	t.Parallel()
 	withQueue(t, func(q queue) {
-		q.addWith(Background, 0, "bank", "a", "b", "c", "d")
-		q.addWith(Background, 0, "shop", "e")
+		q.addWith(background, 0, "bank", "a", "b", "c", "d")
+		q.addWith(background, 0, "shop", "e")
 		take := func(want string) reconcile.Request {
 			q.t.Helper()
 			got, _, _ := q.GetWithPriority()
@@ -204,13 +204,13 @@ func TestBackground(t *testing.T) {
 		take("shop/e")
 		second := take("bank/b")
 		topologytest.Equal(t, "ready", 0, q.Len())
-		q.addWith(Background+1, 0, "bank", "d", "f")
+		q.addWith(background+1, 0, "bank", "d", "f")
 		take("bank/d")
 		take("bank/f")
 		topologytest.Equal(t, "ready", 0, q.Len())
 		q.Done(second)
 		take("bank/c")
-		q.addWith(Background, 0, "bank", "b")
+		q.addWith(background, 0, "bank", "b")
 		topologytest.Equal(t, "ready", 0, q.Len())
 		q.Done(first)
 		take("bank/b")
@@ -255,8 +255,8 @@ func TestWaitingWorkersGetRequests(t *testing.T) {
 		}
 		synctest.Wait()
 		for i := range 20 {
-			q.addWith(Background, time.Duration(i%3)*time.Second/2, "bank", fmt.Sprint(i))
-			q.addWith(Background, time.Duration(i%2)*time.Second/2, "shop", fmt.Sprint(i))
+			q.addWith(background, time.Duration(i%3)*time.Second/2, "bank", fmt.Sprint(i))
+			q.addWith(background, time.Duration(i%2)*time.Second/2, "shop", fmt.Sprint(i))
 		}
 		time.Sleep(11 * time.Second) // ten rounds of two for each namespace, half a second after the first ones
 		synctest.Wait()

@@ -52,7 +52,7 @@ func (p *pass) holdTooLarge(message *item, size int64) {
 		p.skipped[SkippedTooLarge]++
 		return
 	}
-	p.giveUp(message, FailureBodyTooLarge, fmt.Sprintf("its body has %d bytes, and Warren moves messages of up to %d bytes",
+	p.giveUp(message, failureBodyTooLarge, fmt.Sprintf("its body has %d bytes, and Warren moves messages of up to %d bytes",
 		size, amqpconn.LargestBody))
 }
 

@@ -13,6 +13,6 @@
 //   - certain.go: how many messages the broker has certainly removed
 //   - pace.go: the rate, the window and the prefetch
 //   - depth.go: how full the destination is
-//   - backlog.go: how many messages the source has before a move
+//   - counter.go: how many messages the source has before a move
 //   - browse.go: reads messages and returns them in their order
 package mover

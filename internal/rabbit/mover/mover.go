@@ -167,14 +167,14 @@ type Failure struct{ ID, Reason, Message string }
 const (
 	// FailureRefused: the broker closed the channel or the connection because of the message, or one of several queues refused it.
 	FailureRefused = "Refused"
-	// FailureUnroutable: the message would reach no queue.
-	FailureUnroutable = "Unroutable"
-	// FailureTooLarge: the headers of the copy leave too little room in an AMQP frame; see frameHeadroom.
-	FailureTooLarge = "HeadersTooLarge"
-	// FailureBodyTooLarge: the body is larger than amqpconn.LargestBody.
-	FailureBodyTooLarge = "BodyTooLarge"
-	// FailureNoRoute: the Copier found no valid route for the message.
-	FailureNoRoute = "NoRoute"
+	// failureUnroutable: the message would reach no queue.
+	failureUnroutable = "Unroutable"
+	// failureTooLarge: the headers of the copy leave too little room in an AMQP frame; see frameHeadroom.
+	failureTooLarge = "HeadersTooLarge"
+	// failureBodyTooLarge: the body is larger than amqpconn.LargestBody.
+	failureBodyTooLarge = "BodyTooLarge"
+	// failureNoRoute: the Copier found no valid route for the message.
+	failureNoRoute = "NoRoute"
 )
 
 // Reasons why a move cannot continue.

@@ -349,7 +349,7 @@ func TestUnroutable(t *testing.T) {
 		progress, err := start(t, vh, func(c *Config) { c.Destination, c.MaxFailures = "", 100 }).Wait()
 		topologytest.Equal(t, "error", nil, err)
 		topologytest.Equal(t, "failures", 20, len(progress.Failures))
-		topologytest.Equal(t, "reason", FailureUnroutable, progress.Failures[0].Reason)
+		topologytest.Equal(t, "reason", failureUnroutable, progress.Failures[0].Reason)
 		topologytest.Equal(t, "source", bodies(20), drained(t, vh, source, 20))
 	})
 }
@@ -434,7 +434,7 @@ func TestQueueBehindTheDestinationIsBusy(t *testing.T) {
 // arrive.
 func TestPoison(t *testing.T) {
 	each(t, func(t *testing.T, vh *brokers.VHost) {
-		want := map[string]string{"reply": FailureRefused, "user": FailureRefused, "large": FailureTooLarge}
+		want := map[string]string{"reply": FailureRefused, "user": FailureRefused, "large": failureTooLarge}
 		vh.Publish("", source, bodies(300)...)
 		vh.Publish("", source, "reply", "user")
 		if !strings.HasPrefix(vh.Broker.Version, "3.") { // where a message may have 128 MiB
@@ -492,7 +492,7 @@ func TestRoomForTheHeadersOfTheBroker(t *testing.T) {
 		publish(t, vh, source, amqp.Publishing{Body: []byte("too large"), Headers: amqp.Table{"text": text + "x"}})
 		progress, err := start(t, vh, func(*Config) {}).Wait()
 		topologytest.Equal(t, "error", nil, err)
-		topologytest.Equal(t, "reason", FailureTooLarge, progress.Failures[0].Reason)
+		topologytest.Equal(t, "reason", failureTooLarge, progress.Failures[0].Reason)
 		topologytest.Equal(t, "source", []string{"too large"}, drained(t, vh, source, 1))
 		reject(t, vh, destination)
 		topologytest.Equal(t, "rejected", []string{"fits"}, drained(t, vh, source, 1))
@@ -646,7 +646,7 @@ func TestMessageThatIsTooLarge(t *testing.T) {
 		topologytest.Equal(t, "moved", 2, progress.Moved)
 		topologytest.Equal(t, "failures", 1, len(progress.Failures))
 		topologytest.Equal(t, "failure", Failure{
-			ID: progress.Failures[0].ID, Reason: FailureBodyTooLarge,
+			ID: progress.Failures[0].ID, Reason: failureBodyTooLarge,
 			Message: "its body has 1048577 bytes, and Warren moves messages of up to 16777216 bytes",
 		}, progress.Failures[0])
 		topologytest.Equal(t, "destination", []string{"before", "behind"}, drained(t, vh, destination, 2))
@@ -701,7 +701,7 @@ func TestRouteIsTooLong(t *testing.T) {
 		topologytest.Equal(t, "error", nil, err)
 		topologytest.Equal(t, "destination", bodies(2), drained(t, vh, destination, 2))
 		topologytest.Equal(t, "source", []string{"long"}, drained(t, vh, source, 1))
-		topologytest.Equal(t, "reason", FailureNoRoute, progress.Failures[0].Reason)
+		topologytest.Equal(t, "reason", failureNoRoute, progress.Failures[0].Reason)
 	})
 }
 

@@ -25,11 +25,11 @@ func (p *pass) publish() error {
 		reason, text := "", ""
 		switch {
 		case err != nil:
-			reason, text = FailureNoRoute, err.Error()
+			reason, text = failureNoRoute, err.Error()
 		case max(len(route.Exchange), len(route.RoutingKey)) > vhost.MaxNameLength:
-			reason, text = FailureNoRoute, "the exchange or the routing key is longer than the 255 bytes that AMQP allows"
+			reason, text = failureNoRoute, "the exchange or the routing key is longer than the 255 bytes that AMQP allows"
 		case !fits(message, p.connection.Connection.Config.FrameSize):
-			reason, text = FailureTooLarge, "its headers leave less than 8 KiB of an AMQP frame for the headers that the broker adds"
+			reason, text = failureTooLarge, "its headers leave less than 8 KiB of an AMQP frame for the headers that the broker adds"
 		}
 		if reason != "" {
 			p.giveUp(next, reason, text)
@@ -63,7 +63,7 @@ func (p *pass) answered(number uint64) error {
 	case moved == nil:
 		return nil
 	case moved.returned != "" && p.Destination == "":
-		p.giveUp(moved, FailureUnroutable, moved.returned)
+		p.giveUp(moved, failureUnroutable, moved.returned)
 	case moved.returned != "":
 		p.postpone(DestinationMissing, fmt.Sprintf("queue %q does not exist", p.Destination), moved)
 	case !moved.isAccepted() && p.Destination != "" && !moved.byExchange:

@@ -260,7 +260,7 @@ func refuseSource(reason Reason, queue, source string) error {
 func (r *Recreator) findLossySource(ctx context.Context, queue string, policies []vhost.Policy) (string, error) {
 	observed, _ := r.observer.Observe(vhost.Selection{Queues: []string{queue}, IncludeDeadLetterSources: true})
 	for _, source := range observed.DeadLetterRoutes {
-		_, isOurs := IDOf(source.Queue, queue)
+		_, isOurs := idOf(source.Queue, queue)
 		if isOurs || source.Queue == queue || !source.StraightTo(queue) || r.isAtLeastOnce(source.Queue, policies) {
 			continue
 		}

@@ -17,7 +17,7 @@ import (
 func (r *Recreator) Find(queue string) (ids []string) {
 	r.observer.View(func(known *snapshot.Snapshot) {
 		for name := range known.Queues {
-			if id, ok := IDOf(name, queue); ok {
+			if id, ok := idOf(name, queue); ok {
 				ids = append(ids, id)
 			}
 		}

@@ -21,10 +21,10 @@ import (
 
 // The headers of a moved message. A fanout exchange keeps the routing key of the message, and ignores CC.
 const (
-	// HeaderExchange is the exchange that the message was published to.
-	HeaderExchange = "warren-exchange"
-	// HeaderUserID is the user-id of the message, which RabbitMQ would refuse as a property from Warren.
-	HeaderUserID = "warren-user-id"
+	// headerExchange is the exchange that the message was published to.
+	headerExchange = "warren-exchange"
+	// headerUserID is the user-id of the message, which RabbitMQ would refuse as a property from Warren.
+	headerUserID = "warren-user-id"
 	// headerExpiration is the expiration of a message in the backlog, where the message must not expire.
 	headerExpiration = "warren-expiration"
 )
@@ -201,11 +201,11 @@ func (c copier) Copy(message *amqp.Delivery, seq int64) (contract.Route, amqp.Pu
 		Body: message.Body,
 	}
 	headers[mover.SeqHeader] = seq
-	if _, given := headers[HeaderExchange]; !given {
-		headers[HeaderExchange] = message.Exchange
+	if _, given := headers[headerExchange]; !given {
+		headers[headerExchange] = message.Exchange
 	}
 	if copied.UserId != "" && copied.UserId != c.user {
-		headers[HeaderUserID], copied.UserId = copied.UserId, ""
+		headers[headerUserID], copied.UserId = copied.UserId, ""
 	}
 	switch kept, given := headers[headerExpiration].(string); {
 	case c.restores && given:

@@ -47,44 +47,44 @@ func TestCopyOfAMessage(t *testing.T) {
 	}{
 		"keeps everything and records the exchange": {
 			message: full(nil),
-			copied:  same(amqp.Table{"tenant": "a", HeaderExchange: "orders"}, nil),
+			copied:  same(amqp.Table{"tenant": "a", headerExchange: "orders"}, nil),
 		},
 		"keeps the exchange that an earlier move recorded": {
 			movesBack: true, restores: true,
-			message: full(func(m *amqp.Delivery) { m.Headers[HeaderExchange], m.Exchange = "orders", "warren-backlog-k3v9q2m7xa" }),
-			copied:  same(amqp.Table{"tenant": "a", HeaderExchange: "orders"}, nil),
+			message: full(func(m *amqp.Delivery) { m.Headers[headerExchange], m.Exchange = "orders", "warren-backlog-k3v9q2m7xa" }),
+			copied:  same(amqp.Table{"tenant": "a", headerExchange: "orders"}, nil),
 		},
 		"drops the counts of RabbitMQ": {
 			message: full(func(m *amqp.Delivery) {
 				m.Headers["x-delivery-count"], m.Headers["x-acquired-count"] = int64(2), int64(3)
 			}),
-			copied: same(amqp.Table{"tenant": "a", HeaderExchange: "orders"}, nil),
+			copied: same(amqp.Table{"tenant": "a", headerExchange: "orders"}, nil),
 		},
 		"keeps its own user-id": {
 			message: full(func(m *amqp.Delivery) { m.UserId = "warren" }),
-			copied:  same(amqp.Table{"tenant": "a", HeaderExchange: "orders"}, func(p *amqp.Publishing) { p.UserId = "warren" }),
+			copied:  same(amqp.Table{"tenant": "a", headerExchange: "orders"}, func(p *amqp.Publishing) { p.UserId = "warren" }),
 		},
 		"records the user-id of others": {
 			message: full(func(m *amqp.Delivery) { m.UserId = "shop" }),
-			copied:  same(amqp.Table{"tenant": "a", HeaderExchange: "orders", HeaderUserID: "shop"}, nil),
+			copied:  same(amqp.Table{"tenant": "a", headerExchange: "orders", headerUserID: "shop"}, nil),
 		},
 		"keeps the message from expiring in the hold": {
 			message: full(func(m *amqp.Delivery) { m.Expiration = "60000" }),
-			copied:  same(amqp.Table{"tenant": "a", HeaderExchange: "orders", headerExpiration: "60000"}, nil),
+			copied:  same(amqp.Table{"tenant": "a", headerExchange: "orders", headerExpiration: "60000"}, nil),
 		},
 		"restores the expiration": {
 			movesBack: true, restores: true,
-			message: full(func(m *amqp.Delivery) { m.Headers[HeaderExchange], m.Headers[headerExpiration] = "orders", "60000" }),
-			copied:  same(amqp.Table{"tenant": "a", HeaderExchange: "orders"}, func(p *amqp.Publishing) { p.Expiration = "60000" }),
+			message: full(func(m *amqp.Delivery) { m.Headers[headerExchange], m.Headers[headerExpiration] = "orders", "60000" }),
+			copied:  same(amqp.Table{"tenant": "a", headerExchange: "orders"}, func(p *amqp.Publishing) { p.Expiration = "60000" }),
 		},
 		"drops the header that a publisher has set, on the way to the backlog": {
 			message: full(func(m *amqp.Delivery) { m.Headers[headerExpiration] = "x" }),
-			copied:  same(amqp.Table{"tenant": "a", HeaderExchange: "orders"}, nil),
+			copied:  same(amqp.Table{"tenant": "a", headerExchange: "orders"}, nil),
 		},
 		"keeps the header and the expiration that a publisher has set, on the way from the hold": {
 			movesBack: true,
 			message:   full(func(m *amqp.Delivery) { m.Expiration, m.Headers[headerExpiration] = "60000", "x" }),
-			copied: same(amqp.Table{"tenant": "a", HeaderExchange: "orders", headerExpiration: "x"},
+			copied: same(amqp.Table{"tenant": "a", headerExchange: "orders", headerExpiration: "x"},
 				func(p *amqp.Publishing) { p.Expiration = "60000" }),
 		},
 	}

@@ -49,7 +49,7 @@ func TestIDOf(t *testing.T) {
 	}
 	for name, test := range cases {
 		t.Run(name, func(t *testing.T) {
-			if id, ok := IDOf(test.hold, test.queue); id != test.id && ok || ok != (test.id != "") {
+			if id, ok := idOf(test.hold, test.queue); id != test.id && ok || ok != (test.id != "") {
 				t.Errorf("got %q, %v", id, ok)
 			}
 		})

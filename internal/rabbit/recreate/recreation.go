@@ -88,8 +88,8 @@ func (r Recreation) IsOwn(binding vhost.Binding) bool {
 	return binding.Source == r.BacklogExchange() || binding.Source == r.BackExchange()
 }
 
-// IDOf returns the ID of the recreation of a queue whose hold or backlog has this name; false if the name belongs to no such recreation.
-func IDOf(name, queue string) (id string, ok bool) {
+// idOf returns the ID of the recreation of a queue whose hold or backlog has this name; false if the name belongs to no such recreation.
+func idOf(name, queue string) (id string, ok bool) {
 	for _, prefix := range []string{vhost.PrefixHold, vhost.PrefixBacklog} {
 		rest, ok := strings.CutPrefix(name, prefix)
 		if !ok || len(rest) <= idLength {

@@ -26,10 +26,10 @@ type Broker struct {
 
 	mu           sync.Mutex
 	health       rabbit.Health
-	messages     map[string]int             // by queue
-	backlogs     map[string]rabbit.Backlog  // except Ready
-	stuck        map[string]int64           // dead letters that wait to be routed, by queue
-	deadLetters  map[string][]amqp.Delivery // that Browse shows, by queue
+	messages     map[string]int                // by queue
+	queueCounts  map[string]rabbit.QueueCounts // except Ready
+	stuck        map[string]int64              // dead letters that wait to be routed, by queue
+	deadLetters  map[string][]amqp.Delivery    // that Browse shows, by queue
 	consumers    map[string]rabbit.Consumers
 	refused      map[string]error // why the broker refused the last Browse, by queue
 	countedAt    time.Time        // zero if messages are not counted
@@ -46,7 +46,7 @@ func New(version vhost.Version, vhostName, owner string) *Broker {
 	store.Replace(snapshot.New(), "")
 	return &Broker{
 		store: store, owner: owner, vhost: vhostName, errs: brokererr.Errors{VHost: vhostName},
-		messages: map[string]int{}, backlogs: map[string]rabbit.Backlog{}, stuck: map[string]int64{},
+		messages: map[string]int{}, queueCounts: map[string]rabbit.QueueCounts{}, stuck: map[string]int64{},
 		deadLetters: map[string][]amqp.Delivery{}, consumers: map[string]rabbit.Consumers{}, refused: map[string]error{},
 		countedAt: time.Now(), failures: map[vhost.ID]error{},
 		health: rabbit.Health{

@@ -50,7 +50,7 @@ func (b *Broker) SetUncounted(queue string) {
 
 // Browse passes the messages of SetDeadLetters to the visitor.
 func (b *Broker) Browse(ctx context.Context, cluster string, config mover.BrowseConfig) (mover.Browsed, error) {
-	counted, exists, err := b.Backlog(ctx, cluster, config.Queue, "")
+	counted, exists, err := b.CountQueue(ctx, cluster, config.Queue, "")
 	if err == nil || errors.Is(err, brokererr.ErrAccessRefused) {
 		b.recordBrowse(config.Queue, err)
 	}
@@ -111,22 +111,22 @@ func (b *Broker) SetConsumers(queue string, known rabbit.Consumers) {
 	b.consumers[queue] = known
 }
 
-// SetBacklog sets the messages of a queue that are not ready.
-func (b *Broker) SetBacklog(queue string, backlog rabbit.Backlog) {
+// SetQueueCounts sets the messages of a queue that are not ready.
+func (b *Broker) SetQueueCounts(queue string, counts rabbit.QueueCounts) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.backlogs[queue] = backlog
+	b.queueCounts[queue] = counts
 }
 
-// Backlog returns how many messages a queue has, and whether the queue exists.
-func (b *Broker) Backlog(_ context.Context, cluster, queue, _ string) (counted rabbit.Backlog, exists bool, err error) {
+// CountQueue returns how many messages a queue has, and whether the queue exists.
+func (b *Broker) CountQueue(_ context.Context, cluster, queue, _ string) (counted rabbit.QueueCounts, exists bool, err error) {
 	if err := b.errs.SameCluster(b.Health().Cluster, cluster); err != nil {
 		return counted, false, err
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.store.View(func(s *snapshot.Snapshot) { _, exists = s.Queues[queue] })
-	counted = b.backlogs[queue]
+	counted = b.queueCounts[queue]
 	counted.Ready = b.messages[queue]
 	return counted, exists, b.failures[vhost.QueueID(queue)]
 }

@@ -18,8 +18,8 @@ const (
 	zeroPause  = 300 * time.Millisecond
 )
 
-// Backlog counts the messages of a queue before a move.
-type Backlog struct {
+// QueueCounts are the numbers of messages of a queue before a move.
+type QueueCounts struct {
 	// Ready is how many messages are ready.
 	Ready int
 	// Held is how many messages other consumers hold.
@@ -41,7 +41,7 @@ const heldPause = 6 * time.Second
 // Count counts the messages of a queue of this type on the cluster with this key; false if there is no such queue. If other clients consume
 // the queue, it waits until the broker has counted the messages that they hold. It always waits at a classic queue: there, the broker does
 // not count a client as a consumer that holds messages without a subscription, such as after basic.get.
-func (c Counter) Count(ctx context.Context, cluster, queue, queueType string) (counted Backlog, exists bool, err error) {
+func (c Counter) Count(ctx context.Context, cluster, queue, queueType string) (counted QueueCounts, exists bool, err error) {
 	declared, exists, err := c.Channels.DeclaredQueue(ctx, cluster, queue)
 	for range zeroCounts {
 		if err != nil || !exists || declared.Messages > 0 || retry.Sleep(ctx, c.Errors, zeroPause) != nil {
@@ -60,14 +60,14 @@ func (c Counter) Count(ctx context.Context, cluster, queue, queueType string) (c
 		}
 	}
 	totals, err := c.totals(ctx, queue)
-	return backlogOf(declared.Messages, mayHold, totals), true, err
+	return countsOf(declared.Messages, mayHold, totals), true, err
 }
 
-// backlogOf combines the ready messages of a passive declaration with later counts of the management API. A client may have returned its
-// messages since the declaration. So if clients may hold messages, backlogOf takes both numbers from the management API, which counts them
+// countsOf combines the ready messages of a passive declaration with later counts of the management API. A client may have returned its
+// messages since the declaration. So if clients may hold messages, countsOf takes both numbers from the management API, which counts them
 // at the same moment.
-func backlogOf(ready int, mayHold bool, totals management.MessageCount) Backlog {
-	counted := Backlog{Ready: ready}
+func countsOf(ready int, mayHold bool, totals management.MessageCount) QueueCounts {
+	counted := QueueCounts{Ready: ready}
 	switch {
 	case !mayHold:
 		counted.IsUncounted = ready == 0 && totals.Ready() > 0

@@ -13,7 +13,7 @@ import (
 )
 
 // The consumer count of a classic queue does not show a client that holds messages after basic.get.
-func TestBacklogCountsWhatAClientHoldsOfAClassicQueue(t *testing.T) {
+func TestCountQueueCountsWhatAClientHoldsOfAClassicQueue(t *testing.T) {
 	rabbittest.Each(t, func(t *testing.T, vh *brokers.VHost) {
 		vh.DeclareQueue("orders.dlq", map[string]any{"x-queue-type": vhost.TypeClassic})
 		vh.Publish("", "orders.dlq", "1", "2", "3")
@@ -22,9 +22,9 @@ func TestBacklogCountsWhatAClientHoldsOfAClassicQueue(t *testing.T) {
 			return err
 		})
 		connection := rabbittest.Connected(t, rabbittest.ConfigOf(vh), nil)
-		counted, exists, err := connection.Backlog(t.Context(), connection.Health().Cluster.Key(), "orders.dlq", vhost.TypeClassic)
+		counted, exists, err := connection.CountQueue(t.Context(), connection.Health().Cluster.Key(), "orders.dlq", vhost.TypeClassic)
 		topologytest.Equal(t, "error", nil, err)
 		topologytest.Equal(t, "exists", true, exists)
-		topologytest.Equal(t, "backlog", rabbit.Backlog{Ready: 2, Held: 1}, counted)
+		topologytest.Equal(t, "counts", rabbit.QueueCounts{Ready: 2, Held: 1}, counted)
 	})
 }
