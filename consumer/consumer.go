@@ -188,25 +188,12 @@ func (c *Consumer) Run(ctx context.Context) error {
 	defer context.AfterFunc(ctx, func() { stopped <- time.Now() })()
 	retry := backoff{}
 	for {
-		if c.pause.left(time.Now()) <= 0 {
-			c.setState(StateConnecting, nil)
-		}
-		err := c.reload(ctx)
-		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		s, err := c.nextSession(ctx)
+		if err != nil && c.contract.Load() == nil && !errors.Is(err, fs.ErrNotExist) {
 			if ctx.Err() != nil { // the reason why the contract could not be read
 				return nil
 			}
 			return err
-		}
-		if err == nil && c.awaitPause(ctx) {
-			if ctx.Err() != nil {
-				return c.awaitHandlers(<-stopped)
-			}
-			continue // with the contract as it is now
-		}
-		var s *session
-		if err == nil {
-			s, err = c.connect(ctx)
 		}
 		if err == nil {
 			began := time.Now()
@@ -226,6 +213,24 @@ func (c *Consumer) Run(ctx context.Context) error {
 		}
 		if !sleep(ctx, retry.next()) {
 			return c.awaitHandlers(<-stopped)
+		}
+	}
+}
+
+// nextSession reads the contract, waits for the end of a pause, and connects.
+func (c *Consumer) nextSession(ctx context.Context) (*session, error) {
+	for {
+		if c.pause.left(time.Now()) <= 0 {
+			c.setState(StateConnecting, nil)
+		}
+		if err := c.reload(ctx); err != nil {
+			return nil, err
+		}
+		if !c.awaitPause(ctx) {
+			return c.connect(ctx)
+		}
+		if ctx.Err() != nil {
+			return nil, ctx.Err()
 		}
 	}
 }

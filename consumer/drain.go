@@ -65,7 +65,7 @@ func (s *session) drain() error {
 	return nil
 }
 
-// awaitHandlers waits for the handlers of lost and former sessions, which no drain waits for: the program may end when Run returns. It
+// awaitHandlers waits for the handlers of lost and previous sessions, which no drain waits for: the program may end when Run returns. It
 // returns a *DrainError at the end of the drain timeout, which began at stopped.
 func (c *Consumer) awaitHandlers(stopped time.Time) error {
 	for {
