@@ -35,8 +35,9 @@ func (w *redriveWork) SyncProgress(task Task) *Blocker {
 		return nil
 	}
 	why := redriveOutcome(w.status, w.job.DryRun, w.redrive.Spec.MaxMessages, unseenBy(task), task.Err)
-	if task.Move.Limited { // each try returns a message
-		why.Retry = 0
+	if task.Move.Limited && !why.Final {
+		return failed(why.Ready.Reason, "%s; %s. Queue %q has a delivery limit, so each further attempt could lose a message. "+
+			"Fix the cause, then create another Redrive", w.Summary(), why.Ready.Message, w.status.Source)
 	}
 	return why
 }

@@ -35,7 +35,7 @@ func TestARedriveThatWouldReturnMessagesToAQueueWithADeliveryLimit(t *testing.T)
 	}
 }
 
-// Each attempt returns a message to the queue.
+// Each attempt returns a message to the queue, where the broker may delete it. So no event and no restart begins another attempt.
 func TestARedriveOfAQueueWithADeliveryLimitIsNotRetried(t *testing.T) {
 	t.Parallel()
 	w := newRedriveWorld(t, controllertest.InSync(t, withDeliveryLimit), all)
@@ -44,6 +44,9 @@ func TestARedriveOfAQueueWithADeliveryLimitIsNotRetried(t *testing.T) {
 	topologytest.Equal(t, "enqueued", again, <-w.Enqueued)
 	result, err := w.Reconciler.Reconcile(t.Context(), ctrl.Request{NamespacedName: again})
 	topologytest.Equal(t, "error", nil, err)
-	topologytest.Equal(t, "conditions", "Ready=False PermissionDenied Stalled=True PermissionDenied ", readyOf(w.get()))
+	topologytest.Equal(t, "conditions", "Ready=False PermissionDenied Stalled=True PermissionDenied Failed=True PermissionDenied ", readyOf(w.get()))
 	topologytest.Equal(t, "requeued after", 0, result.RequeueAfter)
+	w.HoldMoves() // the next manager
+	w.reconcile()
+	topologytest.Equal(t, "moves of the next manager", 0, len(w.Reconciler.Tasks.begun(Redrive)))
 }
