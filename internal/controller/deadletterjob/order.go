@@ -5,12 +5,14 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/warren-mq/warren/api/v1alpha1"
+	"github.com/warren-mq/warren/internal/controller/conditions"
 	"github.com/warren-mq/warren/internal/controller/statuswriter"
 	"github.com/warren-mq/warren/internal/ownership"
 )
@@ -22,7 +24,10 @@ func (s *scope) acquireTurn(ctx context.Context, m Move) (why string, queued boo
 	case err != nil:
 		return "", false, err
 	case waits:
-		s.Tasks.await(s.key())
+		s.Tasks.await(s.before.turn(), first.key())
+		if s.Tasks.statuses[first.Kind].IsOlder(first.Object) { // it may have ended before await
+			return "", false, statuswriter.ErrStaleCache
+		}
 		return fmt.Sprintf("%s %q comes first, and has not ended", first.Kind, first.GetName()), true, nil
 	}
 	wait, granted := s.Tasks.acquire(s.key(), s.before.GetUID(), m.Queue)
@@ -32,19 +37,14 @@ func (s *scope) acquireTurn(ctx context.Context, m Move) (why string, queued boo
 	return wait.textFor(s.key(), m.Queue.Name), true, nil
 }
 
-// nextInQueue returns another job of the same ConsumerQueue that comes before this one.
+// nextInQueue returns the first job of the same ConsumerQueue that wants its turn. waits is false if no job comes before this one.
 func (s *scope) nextInQueue(ctx context.Context) (first Job, waits bool, err error) {
 	jobs, err := s.jobsOfConsumerQueue(ctx)
-	for _, other := range jobs {
-		if !wantsTurn(other) || !isBefore(other, s.before) {
-			continue
-		}
-		if s.Tasks.statuses[other.Kind].IsOlder(other.Object) { // the newest version may have ended
-			return Job{}, false, statuswriter.ErrStaleCache
-		}
-		return other, true, nil
+	earlier := slices.DeleteFunc(jobs, func(other Job) bool { return !wantsTurn(other) || !isBefore(other, s.before) })
+	if err != nil || len(earlier) == 0 {
+		return Job{}, false, err
 	}
-	return Job{}, false, err
+	return slices.MinFunc(earlier, compareTurns), true, nil
 }
 
 // jobsOfConsumerQueue returns the jobs of the same ConsumerQueue, including this one.
@@ -148,19 +148,38 @@ func hasDeadLetterQueue(cq *v1alpha1.ConsumerQueue, name string) bool {
 	})
 }
 
-// wantsTurn reports whether a job takes messages as soon as it has its turn.
+// wantsTurn reports whether a job takes messages as soon as it has its turn. A destination may be missing for days, so a job that waits
+// for it before it begins blocks no other job.
 func wantsTurn(job Job) bool {
+	if !job.hasBegun() && conditions.Ready(job.Status.Conditions).Reason == v1alpha1.ReasonDestinationMissing {
+		return false
+	}
 	return job.Status.CompletionTime == nil && job.GetDeletionTimestamp().IsZero() && !job.Suspend &&
 		!meta.IsStatusConditionTrue(job.Status.Conditions, v1alpha1.ConditionStalled) &&
 		!meta.IsStatusConditionTrue(job.Status.Conditions, v1alpha1.ConditionSuspended)
 }
 
-// isBefore reports whether one job has its turn before the other: a job that has begun comes first, then the older one.
-func isBefore(one, other Job) bool {
-	if one.hasBegun() != other.hasBegun() {
-		return one.hasBegun()
+// isBefore reports whether one job has its turn before the other.
+func isBefore(one, other Job) bool { return compareTurns(one, other) < 0 }
+
+// compareTurns orders the jobs of a ConsumerQueue: a job that has begun comes first, then the older one.
+func compareTurns(one, other Job) int { return one.turn().compare(other.turn()) }
+
+// turn is the place of a job among the jobs of a ConsumerQueue.
+type turn struct {
+	begun   bool
+	created time.Time
+	key     Key
+}
+
+func (j Job) turn() turn { return turn{j.hasBegun(), j.GetCreationTimestamp().Time, j.key()} }
+
+func (t turn) compare(other turn) int {
+	switch {
+	case t.begun && !other.begun:
+		return -1
+	case !t.begun && other.begun:
+		return 1
 	}
-	created := one.GetCreationTimestamp()
-	return cmp.Or(created.Compare(other.GetCreationTimestamp().Time), cmp.Compare(one.GetName(), other.GetName()),
-		cmp.Compare(one.Kind, other.Kind)) < 0
+	return cmp.Or(t.created.Compare(other.created), cmp.Compare(t.key.Name, other.key.Name), cmp.Compare(t.key.Kind, other.key.Kind))
 }

@@ -1,12 +1,18 @@
 package deadletterjob
 
 import (
+	"context"
+	"errors"
+	"slices"
 	"testing"
 
-	"github.com/warren-mq/warren/api/v1alpha1"
-	"github.com/warren-mq/warren/internal/topology/topologytest"
-
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/warren-mq/warren/api/v1alpha1"
+	"github.com/warren-mq/warren/internal/controller/conditions"
+	"github.com/warren-mq/warren/internal/controller/controllertest"
+	"github.com/warren-mq/warren/internal/topology/topologytest"
 )
 
 func TestWhichRedriveComesFirst(t *testing.T) {
@@ -41,14 +47,110 @@ func TestWantsTurn(t *testing.T) {
 		change func(*v1alpha1.Redrive)
 		want   bool
 	}{
-		"a new Redrive":       {nil, true},
-		"a waiting Redrive":   {condition(v1alpha1.ConditionReconciling), true},
-		"a finished Redrive":  {func(r *v1alpha1.Redrive) { r.Status.CompletionTime = &now }, false},
-		"a deleted Redrive":   {func(r *v1alpha1.Redrive) { r.DeletionTimestamp = &now }, false},
-		"spec.suspend is set": {func(r *v1alpha1.Redrive) { r.Spec.Suspend = true }, false},
-		"a suspended Redrive": {condition(v1alpha1.ConditionSuspended), false},
-		"a stalled Redrive":   {condition(v1alpha1.ConditionStalled), false},
+		"a new Redrive":                              {nil, true},
+		"a waiting Redrive":                          {condition(v1alpha1.ConditionReconciling), true},
+		"a finished Redrive":                         {func(r *v1alpha1.Redrive) { r.Status.CompletionTime = &now }, false},
+		"a deleted Redrive":                          {func(r *v1alpha1.Redrive) { r.DeletionTimestamp = &now }, false},
+		"spec.suspend is set":                        {func(r *v1alpha1.Redrive) { r.Spec.Suspend = true }, false},
+		"a suspended Redrive":                        {condition(v1alpha1.ConditionSuspended), false},
+		"a stalled Redrive":                          {condition(v1alpha1.ConditionStalled), false},
+		"a new Redrive whose destination is missing": {missesDestination, false},
+		"a Redrive that has begun whose destination is missing": {func(r *v1alpha1.Redrive) {
+			missesDestination(r)
+			r.Status.Total = new(int64(5))
+		}, true},
 	} {
 		topologytest.Equal(t, name, test.want, wantsTurn(ofRedrive(redriveOf("a", 1, test.change))))
 	}
+}
+
+// missesDestination gives a Redrive the status of one that waits for its destination.
+func missesDestination(r *v1alpha1.Redrive) {
+	r.Status.Conditions = []metav1.Condition{
+		{Type: v1alpha1.ConditionReady, Status: metav1.ConditionUnknown, Reason: v1alpha1.ReasonDestinationMissing},
+		{Type: v1alpha1.ConditionReconciling, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonDestinationMissing},
+	}
+}
+
+// A destination may be missing for days.
+func TestARedriveDoesNotWaitForOneWhoseDestinationIsMissing(t *testing.T) {
+	t.Parallel()
+	w := newRedriveWorld(t, controllertest.InSync(t, `{}`), all)
+	w.HoldMoves()
+	w.create(redriveOf("older", 0, func(r *v1alpha1.Redrive) {
+		r.Spec.ConsumerQueueRef.Name = "orders"
+		missesDestination(r)
+	}))
+	topologytest.Equal(t, "reason", v1alpha1.ReasonMoving, conditions.Ready(w.reconcile().Status.Conditions).Reason)
+}
+
+// A cache lists objects in any order. If the message named any older Redrive, each reconciliation would write the status.
+func TestAQueuedRedriveNamesTheFirstOne(t *testing.T) {
+	t.Parallel()
+	w := newRedriveWorld(t, controllertest.InSync(t, `{}`), all)
+	ofOrders := func(r *v1alpha1.Redrive) { r.Spec.ConsumerQueueRef.Name = "orders" }
+	w.create(redriveOf("second", 0, ofOrders))
+	w.create(redriveOf("the first", -1, ofOrders))
+	queued := w.reconcile()
+	topologytest.Equal(t, "message", `Redrive "the first" comes first, and has not ended`, conditions.Ready(queued.Status.Conditions).Message)
+	w.Reconciler.Client = backwards{w.API}
+	topologytest.Equal(t, "version after a second reconciliation", queued.ResourceVersion, w.reconcile().ResourceVersion)
+}
+
+// The end of a Redrive enqueues only the next one, so that hundreds of queued Redrives cost little. The next one may be suspended or gone,
+// and the Redrive behind it still gets its turn.
+func TestQueuedRedrivesRunOneAfterTheOther(t *testing.T) {
+	t.Parallel()
+	w := newRedriveWorld(t, controllertest.InSync(t, `{}`), all)
+	w.HoldMoves()
+	w.Broker.SetMessages("orders.dlq", 9)
+	w.Mover.Ended.Moved = 9
+	names := []string{"last", "gone", "suspended", "second", again.Name}
+	for i, name := range names[:4] {
+		w.create(redriveOf(name, 9-i, func(r *v1alpha1.Redrive) { r.Spec.ConsumerQueueRef.Name = "orders" }))
+	}
+	key := func(name string) client.ObjectKey { return client.ObjectKey{Namespace: "shop", Name: name} }
+	for _, name := range names {
+		w.ReconcileAt(key(name))
+	}
+	suspended, gone := &v1alpha1.Redrive{}, &v1alpha1.Redrive{}
+	topologytest.Equal(t, "error", nil, errors.Join(w.API.Get(t.Context(), key("suspended"), suspended), w.API.Get(t.Context(), key("gone"), gone)))
+	suspended.Spec.Suspend = true
+	topologytest.Equal(t, "error", nil, errors.Join(w.API.Update(t.Context(), suspended), w.API.Delete(t.Context(), gone)))
+
+	end := func() {
+		<-w.Mover.Begun
+		w.Mover.End <- nil
+	}
+	end()
+	for _, next := range []string{again.Name, "second", "second", "suspended", "gone", "last", "last"} {
+		enqueued := <-w.Enqueued
+		topologytest.Equal(t, "enqueued", next, enqueued.Name)
+		topologytest.Equal(t, "others enqueued", 0, len(w.Enqueued))
+		w.ReconcileAt(enqueued)
+		if task := w.Reconciler.Tasks.get(Key{Redrive, enqueued}, "uid"); task.runs() {
+			end()
+		}
+	}
+	last := &v1alpha1.Redrive{}
+	topologytest.Equal(t, "error", nil, w.API.Get(t.Context(), key("last"), last))
+	topologytest.Equal(t, "conditions of the last", "Ready=True Completed Complete=True Completed ", readyOf(last))
+}
+
+func (w *redriveWorld) create(redrive *v1alpha1.Redrive) {
+	w.T.Helper()
+	if err := w.API.Create(w.T.Context(), redrive); err != nil {
+		w.T.Fatal(err)
+	}
+}
+
+// backwards is a client that lists Redrives in the reverse order.
+type backwards struct{ client.WithWatch }
+
+func (b backwards) List(ctx context.Context, list client.ObjectList, options ...client.ListOption) error {
+	err := b.WithWatch.List(ctx, list, options...)
+	if redrives, is := list.(*v1alpha1.RedriveList); is {
+		slices.Reverse(redrives.Items)
+	}
+	return err
 }

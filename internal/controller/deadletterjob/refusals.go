@@ -3,6 +3,7 @@ package deadletterjob
 import (
 	"context"
 	"errors"
+	"slices"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -39,12 +40,11 @@ func Refusal(ctx context.Context, reader client.Reader, cq client.ObjectKey) (st
 	if err != nil {
 		return "", err
 	}
-	for _, job := range jobs {
-		if job.ConsumerQueue == cq.Name && isRefused(job) {
-			return conditions.Ready(job.Status.Conditions).Message, nil
-		}
+	refused := slices.DeleteFunc(jobs, func(job Job) bool { return job.ConsumerQueue != cq.Name || !isRefused(job) })
+	if len(refused) == 0 {
+		return "", nil
 	}
-	return "", nil
+	return conditions.Ready(slices.MinFunc(refused, compareTurns).Status.Conditions).Message, nil // the same one each time
 }
 
 // isRefused reports whether a job cannot continue because the user lacks a permission at the broker.

@@ -62,6 +62,23 @@ func TestRefusal(t *testing.T) {
 	}
 }
 
+// A cache lists objects in any order. If any refused job gave the message, the advisory would change again and again.
+func TestRefusalOfTheFirstJob(t *testing.T) {
+	t.Parallel()
+	var objects []client.Object
+	for i, name := range []string{"first", "another", "third"} {
+		status := statusWith(v1alpha1.ReasonPermissionDenied, false)
+		status.Conditions[0].Message = name
+		objects = append(objects, created(redriveFrom("orders", "", status), name, i))
+	}
+	reader := controllertest.Client(t, []controllertest.AddIndexes{AddIndexes}, objects...)
+	for _, ordered := range []client.Reader{reader, backwards{reader}} {
+		got, err := Refusal(t.Context(), ordered, client.ObjectKey{Namespace: "shop", Name: "orders"})
+		topologytest.Equal(t, "error", nil, err)
+		topologytest.Equal(t, "refusal", "first", got)
+	}
+}
+
 func TestRefusalChanged(t *testing.T) {
 	t.Parallel()
 	refused, moving := redriveFrom("orders", "", statusWith(v1alpha1.ReasonPermissionDenied, false)), redriveFrom("orders", "", statusWith(v1alpha1.ReasonMoving, false))

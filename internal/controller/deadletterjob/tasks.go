@@ -27,7 +27,7 @@ type Tasks struct {
 	mu sync.Mutex
 	of map[Key]*Task
 	// queued are the jobs that wait for a turn or for a slot.
-	queued map[Key]bool
+	queued map[Key]queuedJob
 
 	// slotKept is how long a move that waits keeps its slot although another job needs it.
 	slotKept time.Duration
@@ -35,6 +35,12 @@ type Tasks struct {
 	// users has all users of dead-letter queues. entries has the entries of the jobs.
 	users   *Register
 	entries map[Key]*Entry
+}
+
+// queuedJob is a job that waits for another job of its ConsumerQueue, or for a slot if behind is zero.
+type queuedJob struct {
+	turn   turn
+	behind Key
 }
 
 // Task is a job that has its turn, and its move if the move has begun. The zero Task means that the job does not have its turn.
@@ -81,7 +87,7 @@ func (t Task) runs() bool { return t.HasBegun() && !t.Ended }
 // NewTasks returns Tasks whose moves end with lifetime, and take turns with the other users of a Register.
 func NewTasks(lifetime context.Context, users *Register) *Tasks {
 	return &Tasks{
-		lifetime: lifetime, enqueuers: map[Kind]func(client.ObjectKey){}, of: map[Key]*Task{}, queued: map[Key]bool{},
+		lifetime: lifetime, enqueuers: map[Kind]func(client.ObjectKey){}, of: map[Key]*Task{}, queued: map[Key]queuedJob{},
 		statuses: map[Kind]*statuswriter.Writer{Redrive: {}, Purge: {}}, users: users, entries: map[Key]*Entry{},
 		slotKept: slotKept,
 	}
@@ -109,13 +115,13 @@ func (t *Tasks) acquire(key Key, uid types.UID, wanted QueueKey) (why Wait, gran
 	case own.uid == uid && !own.HasBegun(): // it had the turn, and no move has begun
 		delete(t.of, key)
 	default: // the move of a deleted job of the same name is still settling
-		t.queued[key] = true
+		t.queued[key] = queuedJob{}
 		return Wait{namesake: true}, false
 	}
 	used := t.count(key.Namespace)
 	if full := t.fullLimit(used); full != "" {
 		t.leave(key)
-		t.queued[key] = true
+		t.queued[key] = queuedJob{}
 		t.reclaim(key.Namespace, used, full)
 		return Wait{full: full, begun: used.begun}, false
 	}
@@ -143,14 +149,36 @@ func (t *Tasks) leave(key Key) {
 	}
 }
 
-// await enqueues a job when another job releases its turn. Until then the job has no entry for the queue.
-func (t *Tasks) await(key Key) {
+// await enqueues a job when the job that is first in its ConsumerQueue releases its turn. Until then the job has no entry for the queue.
+func (t *Tasks) await(own turn, first Key) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if own := t.of[key]; own == nil || !own.runs() {
-		t.leave(key)
+	if task := t.of[own.key]; task == nil || !task.runs() {
+		t.leave(own.key)
 	}
-	t.queued[key] = true
+	t.queued[own.key] = queuedJob{own, first}
+}
+
+// nextBehind removes the first job that waits for another job, and returns it. The others then wait for that first one. So the end of a
+// job enqueues one job of the ConsumerQueue, although hundreds may wait.
+func (t *Tasks) nextBehind(key Key) (next Key, found bool) {
+	var behind []turn
+	for _, queued := range t.queued {
+		if queued.behind == key {
+			behind = append(behind, queued.turn)
+		}
+	}
+	if len(behind) == 0 {
+		return Key{}, false
+	}
+	next = slices.MinFunc(behind, turn.compare).key
+	delete(t.queued, next)
+	for _, other := range behind {
+		if other.key != next {
+			t.queued[other.key] = queuedJob{other, next}
+		}
+	}
+	return next, true
 }
 
 // begin starts the move of a job that has its turn.
@@ -225,12 +253,18 @@ func (t *Tasks) report(of *Task, progress mover.Progress) (changed, freed bool) 
 
 // enqueueQueued enqueues the jobs that wait for a slot.
 func (t *Tasks) enqueueQueued() {
+	var waiting []Key
 	t.mu.Lock()
-	queued := slices.Collect(maps.Keys(t.queued))
-	clear(t.queued)
+	maps.DeleteFunc(t.queued, func(key Key, queued queuedJob) bool {
+		if queued.behind == (Key{}) {
+			waiting = append(waiting, key)
+			return true
+		}
+		return false
+	})
 	t.mu.Unlock()
-	for _, waiting := range queued {
-		t.enqueue(waiting)
+	for _, key := range waiting {
+		t.enqueue(key)
 	}
 }
 
@@ -283,18 +317,23 @@ func (t *Tasks) wrote(key Key, now time.Time) {
 	}
 }
 
-// drop releases the turn of a job whose move has ended or has not begun, and enqueues the jobs that wait. A move that
-// runs for a deleted job of the same name keeps its turn.
+// drop releases the turn of a job whose move has ended or has not begun. It enqueues the next job of the ConsumerQueue, and the jobs that
+// wait for a slot. A move that runs for a deleted job of the same name keeps its turn.
 func (t *Tasks) drop(key Key, uid types.UID) {
 	t.mu.Lock()
 	has := t.of[key]
-	had := has != nil || t.queued[key]
+	_, queued := t.queued[key]
+	had := has != nil || queued
 	if has == nil || has.uid == uid || !has.runs() {
 		delete(t.of, key)
 		t.leave(key)
 	}
 	delete(t.queued, key)
+	next, found := t.nextBehind(key)
 	t.mu.Unlock()
+	if found {
+		t.enqueue(next)
+	}
 	if had {
 		t.enqueueQueued()
 	}

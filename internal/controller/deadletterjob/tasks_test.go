@@ -215,7 +215,7 @@ func TestAJobThatIsNotFirstHasNoPlace(t *testing.T) {
 	export := r.users.Join(User{}, queueAt("default", "orders.dlq"), func() {})
 	r.acquire(key("younger"), "1", queueAt("default", "orders.dlq"))
 	r.acquire(key("older"), "2", queueAt("default", "orders.dlq"))
-	r.await(key("younger"))
+	r.await(turn{key: key("younger")}, key("older"))
 	export.Leave()
 	_, granted := r.acquire(key("older"), "2", queueAt("default", "orders.dlq"))
 	topologytest.Equal(t, "the older job has the turn", true, granted)
