@@ -24,10 +24,11 @@ type DeadLetterSelector struct {
 	// +optional
 	Reasons []DeadLetterReason `json:"reasons,omitempty"`
 
-	// headers are requirements. A message must meet all of them.
+	// headers are requirements. A message must meet all of them. Their values together have at most 65536 bytes.
 	// +listType=atomic
 	// +kubebuilder:validation:MinItems=1
 	// +kubebuilder:validation:MaxItems=16
+	// +kubebuilder:validation:XValidation:rule="self.map(h, has(h.values) ? h.values.map(v, size(bytes(v))).sum() : 0).sum() <= 65536",message="the values of all headers together must have at most 65536 bytes: create several Redrives or Purges"
 	// +optional
 	Headers []HeaderRequirement `json:"headers,omitempty"`
 

@@ -38,6 +38,7 @@ var purgeRules = map[string]rule{
 			upTo5(`selector: {reasons: [Bored]}`):                           `spec.selector.reasons[0]: Unsupported value: "Bored"`,
 			upTo5(`selector: {headers: [{name: x, operator: In}]}`):         needsValues,
 			upTo5(`selector: {headers: [{name: a=b, operator: Exists}]}`):   hasNoText,
+			upTo5(withValues("a", 1024, 64, 1)):                             tooManyValues,
 			upTo5(`selector: {expression: ""}`):                             "spec.selector.expression: Invalid value: … should be at least 1 chars long",
 			upTo5(`selector: {diedBefore: yesterday}`):                      "spec.selector.diedBefore: Invalid value",
 			upTo5(`selector: {headers: [{name: x, operator: DoesNotExi}]}`): `spec.selector.headers[0].operator: Unsupported value: "DoesNotExi"`,

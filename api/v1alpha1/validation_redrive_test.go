@@ -14,7 +14,19 @@ const (
 	delayBelongs = "delay requires type Retry: remove delay, or set type Retry"
 	hasNoText    = "the name of a header must not have =, nor begin or end with !: select the header with expression"
 	needsValues  = "operators In and NotIn require values, and no other operator takes them"
+
+	tooManyValues = "the values of all headers together must have at most 65536 bytes: create several Redrives or Purges"
 )
+
+// withValues returns a selector whose headers have this many values each. A value has length times the character.
+func withValues(character string, length int, numbers ...int) string {
+	headers := make([]string, len(numbers))
+	for i, number := range numbers {
+		values := slices.Repeat([]string{strings.Repeat(character, length)}, number)
+		headers[i] = `{name: x, operator: In, values: [` + strings.Join(values, ", ") + `]}`
+	}
+	return `selector: {headers: [` + strings.Join(headers, ", ") + `]}`
+}
 
 // of returns the spec of a Redrive with these further fields.
 func of(more string) string { return `{consumerQueueRef: {name: orders}, ` + more + `}` }
@@ -71,6 +83,13 @@ var redriveRules = map[string]rule{
 			of(`selector: {headers: [{name: x, operator: Exists, values: [a]}]}`): needsValues,
 			of(`selector: {headers: [{name: x, operator: Like, values: [a]}]}`):   `spec.selector.headers[0].operator: Unsupported value: "Like"`,
 			of(`selector: {headers: [{operator: Exists}]}`):                       "spec.selector.headers[0].name: Required value",
+		},
+	},
+	"selector.headers: at most 64 KiB of values, because the manager keeps all specs in memory": {
+		accepted: ofEach(withValues("a", 1024, 64), withValues("€", 341, 64)),
+		refused: map[string]string{
+			of(withValues("a", 1024, 64, 1)): tooManyValues,
+			of(withValues("€", 342, 64)):     tooManyValues,
 		},
 	},
 	"selector.expression: at most 2048 characters": {
