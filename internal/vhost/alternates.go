@@ -11,13 +11,37 @@ func (p *Policy) alternate() (exchange string, given bool) {
 	return exchange, given
 }
 
-// mayHaveAlternate reports whether an exchange has an alternate exchange, or may have one by a policy.
-func (o Observed) mayHaveAlternate(exchange string) bool {
-	if _, given := o.Exchanges[exchange].Alternate(); given {
-		return true
+// AlternatePolicies selects the policies that set an alternate exchange.
+func AlternatePolicies(policies []Policy) (selected []Policy) {
+	for i := range policies {
+		if _, given := policies[i].alternate(); given {
+			selected = append(selected, policies[i])
+		}
 	}
-	return slices.ContainsFunc(o.Policies, func(policy Policy) bool {
-		_, given := policy.alternate()
-		return given && policy.Pattern.Match(exchange) != MatchNo
-	})
+	return selected
+}
+
+// alternate returns the alternate exchange that the argument sets, if there is one.
+func (e Exchange) alternate() (name string, given bool) {
+	name, given = e.Arguments[ArgAlternateExchange].(string)
+	return name, given
+}
+
+// Alternates returns the exchanges that may receive the messages that the exchange of this name cannot route. The argument overrides
+// policies. It considers each policy that may match, whatever its priority.
+func (e Exchange) Alternates(name string, policies []Policy) (exchanges []string) {
+	if alternate, given := e.alternate(); given {
+		return []string{alternate}
+	}
+	for i := range policies {
+		alternate, given := policies[i].alternate()
+		if given && !slices.Contains(exchanges, alternate) && policies[i].Pattern.Match(name) != MatchNo {
+			exchanges = append(exchanges, alternate)
+		}
+	}
+	return exchanges
+}
+
+func (o Observed) alternatesOf(exchange string) []string {
+	return o.Exchanges[exchange].Alternates(exchange, o.Policies)
 }

@@ -109,8 +109,9 @@ func (s *DeadLetterSearch) findLeading(to string) {
 				s.before[next] = append(s.before[next], name)
 			}
 		}
+		policies := AlternatePolicies(s.Policies)
 		for name, exchange := range s.Exchanges {
-			if alternate, given := exchange.Alternate(); given {
+			for _, alternate := range exchange.Alternates(name, policies) {
 				s.before[alternate] = append(s.before[alternate], name)
 			}
 		}
@@ -239,7 +240,7 @@ func (o Observed) UsedBy(exchange string, leaving IDs) string {
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(o.Exchanges)) {
-		if alternate, given := o.Exchanges[name].Alternate(); given && alternate == exchange {
+		if alternate, given := o.Exchanges[name].alternate(); given && alternate == exchange {
 			return fmt.Sprintf("it is the alternate exchange of %q", name)
 		}
 	}

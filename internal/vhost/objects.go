@@ -14,12 +14,6 @@ type Exchange struct {
 	Arguments  Arguments
 }
 
-// Alternate returns the alternate exchange, if there is one.
-func (e Exchange) Alternate() (name string, given bool) {
-	name, given = e.Arguments[ArgAlternateExchange].(string)
-	return name, given
-}
-
 // Queue is a queue as the broker describes it. Its arguments include x-queue-type.
 type Queue struct {
 	Durable    bool

@@ -23,11 +23,11 @@ func (o Observed) Route(exchange, key string) (queues []string, known bool) {
 			}
 			routed, known = routed || matches, known && decided
 		}
-		alternate, given := source.Alternate()
-		if given && !routed {
-			exchanges = append(exchanges, alternate)
+		alternates := o.alternatesOf(name)
+		if !routed {
+			exchanges = append(exchanges, alternates...)
 		}
-		known = known && !o.mayHaveAlternate(name)
+		known = known && len(alternates) == 0
 		return exchanges
 	}
 	for range Reach([]string{exchange}, onward) { // onward collects the queues
@@ -40,7 +40,7 @@ func (o Observed) Route(exchange, key string) (queues []string, known bool) {
 // an alternate exchange, whose routes it does not follow.
 func (o Observed) MayLead(exchange, queue string) bool {
 	for name := range Reach([]string{exchange}, o.boundExchanges) {
-		if o.mayHaveAlternate(name) {
+		if len(o.alternatesOf(name)) > 0 {
 			return true
 		}
 		if slices.ContainsFunc(o.BindingsFrom[name], func(b Binding) bool { return !b.ToExchange && b.Destination == queue }) {

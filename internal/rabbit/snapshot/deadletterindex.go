@@ -15,11 +15,12 @@ type deadLetterIndex struct {
 	building sync.Mutex // serializes concurrent readers; a change of the snapshot excludes all readers
 	built    bool
 
-	policies []vhost.Policy                     // policies that set a dead-letter exchange or routing key
-	routes   map[string][]vhost.DeadLetterRoute // by queue
-	sources  map[deadLetterTarget][]string      // names of queues, sorted: thousands of queues may share a target
-	keyed    map[keyedTarget][]string           // the same queues, sorted, by exchange and routing key
-	// forwarding are the exchanges that are the source of a binding to another exchange. alternates are the exchanges that have an
+	policies    []vhost.Policy                     // policies that set a dead-letter exchange or routing key
+	routes      map[string][]vhost.DeadLetterRoute // by queue
+	sources     map[deadLetterTarget][]string      // names of queues, sorted: thousands of queues may share a target
+	keyed       map[keyedTarget][]string           // the same queues, sorted, by exchange and routing key
+	alternating []vhost.Policy                     // policies that set an alternate exchange
+	// forwarding are the exchanges that are the source of a binding to another exchange. alternates are the exchanges that may have an
 	// alternate exchange.
 	forwarding, alternates map[string]bool
 }
@@ -57,7 +58,7 @@ func (s *Snapshot) index() *deadLetterIndex {
 		return index
 	}
 	index.built = true
-	index.policies = deadLetterPolicies(s.Policies)
+	index.policies, index.alternating = deadLetterPolicies(s.Policies), vhost.AlternatePolicies(s.Policies)
 	index.routes, index.sources = map[string][]vhost.DeadLetterRoute{}, map[deadLetterTarget][]string{}
 	index.keyed = map[keyedTarget][]string{}
 	index.forwarding, index.alternates = map[string]bool{}, map[string]bool{}
@@ -112,7 +113,7 @@ func dropName[target comparable](names map[target][]string, from target, name st
 }
 
 func (i *deadLetterIndex) addExchange(name string, exchange vhost.Exchange) {
-	if _, alternate := exchange.Alternate(); i.built && alternate {
+	if i.built && len(exchange.Alternates(name, i.alternating)) > 0 {
 		i.alternates[name] = true
 	}
 }

@@ -12,7 +12,7 @@ import (
 	"github.com/warren-mq/warren/internal/vhost"
 )
 
-func TestSurroundings(t *testing.T) {
+func TestDeadLetterSources(t *testing.T) {
 	t.Parallel()
 	dead := func(name, exchange string, key any) management.QueueItem {
 		arguments := map[string]any{"x-dead-letter-exchange": exchange}
@@ -127,9 +127,27 @@ func TestSurroundings(t *testing.T) {
 	}
 }
 
+// The policy of an exchange leads dead letters to a named exchange.
+func TestDeadLettersByTheAlternateExchangeOfAPolicy(t *testing.T) {
+	t.Parallel()
+	s := build(nil,
+		[]management.ExchangeItem{{Name: "dlx", Type: "fanout"}, {Name: "hub", Type: "direct"}},
+		[]management.QueueItem{{Name: "theirs", Type: "quorum", Durable: true, Arguments: map[string]any{"x-dead-letter-exchange": "hub"}}},
+		nil,
+		[]management.PolicyItem{{Name: "unrouted", Pattern: "^hub$", ApplyTo: "exchanges", Definition: map[string]any{"alternate-exchange": "dlx"}}},
+		nil)
+	observed := s.observe(vhost.Selection{Exchanges: []string{"dlx"}, IncludeDeadLetterSources: true})
+	if difference := cmp.Diff([]vhost.DeadLetterRoute{{Queue: "theirs", Exchange: "hub"}}, observed.DeadLetterRoutes); difference != "" {
+		t.Error(difference)
+	}
+	if difference := cmp.Diff([]string{"dlx", "hub"}, keys(observed.Exchanges)); difference != "" {
+		t.Error(difference)
+	}
+}
+
 // Thousands of queues may dead-letter to one direct exchange, each with its own routing key. The sources whose dead letters cannot reach
 // a named queue are left out, except the first, which shows that the exchange is in use.
-func TestSurroundingsOfASharedExchange(t *testing.T) {
+func TestDeadLetterSourcesOfASharedExchange(t *testing.T) {
 	t.Parallel()
 	dead := func(name string, key any) management.QueueItem {
 		arguments := map[string]any{"x-dead-letter-exchange": "dlx"}
@@ -176,7 +194,7 @@ func TestSurroundingsOfASharedExchange(t *testing.T) {
 
 // Thousands of queues may share a dead-letter queue that is bound with all of their routing keys. The sources that need a named binding
 // are listed, and enough others to show that dead letters of a queue that is not named reach the dead-letter queue.
-func TestSurroundingsOfASharedDeadLetterQueue(t *testing.T) {
+func TestDeadLetterSourcesOfASharedDeadLetterQueue(t *testing.T) {
 	t.Parallel()
 	var queues []management.QueueItem
 	bindings := []management.BindingItem{}

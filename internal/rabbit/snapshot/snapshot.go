@@ -195,17 +195,14 @@ func (s *Snapshot) follow(from string, observed vhost.Observed) {
 	}
 }
 
-// nextExchanges lists the exchanges that an exchange routes to directly, and its alternate exchange.
+// nextExchanges lists the exchanges that an exchange routes to directly, and its possible alternate exchanges.
 func (s *Snapshot) nextExchanges(exchange string) (names []string) {
 	for _, binding := range s.BindingsFrom[exchange] {
 		if binding.ToExchange {
 			names = append(names, binding.Destination)
 		}
 	}
-	if alternate, given := s.exchanges[exchange].Alternate(); given {
-		names = append(names, alternate)
-	}
-	return names
+	return append(names, s.exchanges[exchange].Alternates(exchange, s.Policies)...)
 }
 
 func sameExchange(a, b vhost.Exchange) bool {
