@@ -88,7 +88,7 @@ func readiness(
 		return conditions.False(v1alpha1.ReasonDrifted, describeChanges(open)), conditions.Stalled
 	case blocked:
 		return conditions.False(v1alpha1.ReasonRecreationRequired,
-			recreationMessage(comparison.Changes, nil)+". Until then nothing new is declared: "+describeChanges(open)), conditions.Stalled
+			recreationMessage(comparison.Changes, nil)+". Until then nothing new is declared except sources: "+describeChanges(open)), conditions.Stalled
 	case len(open) > 0:
 		return conditions.Unknown(v1alpha1.ReasonCorrecting, describeChanges(open)), conditions.Reconciling
 	}

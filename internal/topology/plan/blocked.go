@@ -61,20 +61,34 @@ func endMustBeRecreated(r removal) Blocker {
 	return Blocker{}
 }
 
-// replacementIsPending: until every desired object exists as desired, Warren removes nothing except bindings of sources. These wait for
-// new bindings between the same exchange and queue, because the queue would miss messages between the two changes.
+// replacementIsPending: until every desired object exists as desired, Warren removes nothing except bindings of sources.
 func replacementIsPending(r removal) Blocker {
 	pending := r.comparison.incomplete()
 	if isSourceBinding(r.entry) {
-		pending = slices.ContainsFunc(r.comparison.Entries, func(entry Entry) bool {
-			return entry.State == v1alpha1.StateMissing && isSourceBinding(entry.TopologyEntry) &&
-				entry.Source == r.entry.Source && entry.Destination == r.entry.Destination
-		})
+		pending = r.comparison.replacesSource(r.entry)
 	}
 	if !pending {
 		return Blocker{}
 	}
 	return Blocker{v1alpha1.AdvisoryReasonReplacementPending, "the objects that replace it do not exist yet"}
+}
+
+// replacesSource reports whether a new binding replaces the binding of a source, and does not exist yet: a binding between the same
+// exchange and queue, or one from another exchange if the queue would have no source. The queue would miss messages meanwhile.
+func (c *Comparison) replacesSource(old v1alpha1.TopologyEntry) bool {
+	hasSource, isReplaced, isMoved := false, false, false
+	for _, entry := range c.Entries {
+		switch {
+		case !isSourceBinding(entry.TopologyEntry) || entry.Destination != old.Destination:
+		case entry.State == v1alpha1.StateInSync:
+			hasSource = true
+		case entry.State == v1alpha1.StateMissing && entry.Source == old.Source:
+			isReplaced = true
+		case entry.State == v1alpha1.StateMissing && !slices.Contains(c.MissingExchanges, entry.Source):
+			isMoved = true
+		}
+	}
+	return isReplaced || isMoved && !hasSource
 }
 
 func isSourceBinding(entry v1alpha1.TopologyEntry) bool {

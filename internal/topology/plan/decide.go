@@ -47,7 +47,7 @@ const (
 	ReasonReportOnly Reason = "ReportOnly"
 	// ReasonNotOurs: Warren does not declare this exchange.
 	ReasonNotOurs Reason = "NotOurs"
-	// ReasonRecreationRequired: Warren declares nothing new while an object requires recreation.
+	// ReasonRecreationRequired: Warren declares nothing new while an object requires recreation, except sources after a broker upgrade.
 	ReasonRecreationRequired Reason = "RecreationRequired"
 	// ReasonEndRecreated: the bindings of an object that requires recreation stay as they are.
 	ReasonEndRecreated Reason = "EndRecreated"
@@ -80,7 +80,7 @@ type Plan struct {
 //
 // Under Report, every verb is Leave. While an object requires recreation, Warren declares only objects that were in sync before, and does
 // not change the bindings of that object. If only an upgrade of the broker explains the difference, Warren also declares the bindings
-// again. If Warren recreates the object itself, it first declares and binds new objects to which the recreated queue may dead-letter. A
+// again, and binds new sources. If Warren recreates the object itself, it first declares and binds new objects to which the recreated queue may dead-letter. A
 // binding to an end that is missing and not declared is left out. A new source binding waits for everything else, so that messages find a
 // complete topology.
 func Decide(comparison Comparison, known topology.Inventory, policy v1alpha1.DriftPolicy) Plan {
@@ -145,12 +145,16 @@ func (d decision) actionFor(missing Entry) Action {
 }
 
 // precedesRecreation reports whether Warren declares or binds a new object before it recreates a queue. A new exchange or queue must
-// not have existed before. A binding of a source waits, unless only a broker upgrade explains the difference: the topology works then.
+// not have existed before. A binding of a source waits, unless only a broker upgrade explains the difference: the topology works then if
+// no object is missing that waits itself.
 // Other bindings come first, because the recreated main queue may dead-letter through them.
 func (d decision) precedesRecreation(missing Entry) bool {
 	switch {
 	case d.comparison.Upgraded:
-		return missing.Role == v1alpha1.RoleSource
+		return missing.Role == v1alpha1.RoleSource && !slices.ContainsFunc(d.comparison.Entries, func(entry Entry) bool {
+			return entry.State == v1alpha1.StateMissing && entry.Binding == nil && entry.Role != v1alpha1.RoleSource &&
+				!d.known.WasInSync(entry.ID(), entry.Hash)
+		})
 	case !d.comparison.WarrenRecreates:
 		return false
 	}

@@ -227,6 +227,17 @@ func TestWhatLeavesTheSpec(t *testing.T) {
 				`Binding orders.dlx -> orders.dlq "": queue "theirs" still dead-letters through it`,
 			},
 		},
+		"it is still needed as the alternate of an exchange by a policy": {
+			edit: edit{was: retrying, spec: `{retry: {policy: None}}`, then: func(o *vhost.Observed) {
+				o.Exchanges["hub"] = vhost.Exchange{Type: "topic"}
+				o.Policies = []vhost.Policy{{Name: "unrouted", Pattern: vhost.ReadPattern("^hub$"), Definition: vhost.Arguments{"alternate-exchange": "again"}}}
+				topologytest.AddDeadLettering(o, "theirs", "hub", "wait")
+			}},
+			want: []string{
+				`Exchange again: "wait" is bound to it`, `Queue wait: queue "theirs" still dead-letters to it`,
+				`Binding again -> wait "wait": queue "theirs" still dead-letters through it`,
+			},
+		},
 		"another queue that is bound there is a sufficient route": {
 			edit: edit{
 				was: `{retry: {policy: None}}`, spec: `{retry: {policy: None}, deadLetter: {policy: Disabled}}`,
@@ -276,7 +287,7 @@ func TestWhatLeavesTheSpec(t *testing.T) {
 			},
 		},
 
-		"source keys are unbound, except for a key that another one replaces": {
+		"source keys stay bound until another key is bound": {
 			edit: edit{was: most, spec: `
 queue: {messageTTL: 5m}
 bindings: [{exchange: {name: events, type: topic}, routingKeys: ["order.paid"]}]
@@ -284,7 +295,7 @@ retry: {exchange: {name: again}, delayTiers: [{delay: 1m}]}
 deadLetter: {queue: {maxLength: 9}}
 `},
 			want: []string{
-				"Queue orders.retry.30s" + instead, `Binding events -> orders "order.*"` + instead, `Binding legacy -> orders "a b": goes`,
+				"Queue orders.retry.30s" + instead, `Binding events -> orders "order.*"` + instead, `Binding legacy -> orders "a b"` + instead,
 				`Binding again -> orders.retry.30s "orders.retry.30s"` + instead,
 			},
 		},
@@ -319,8 +330,19 @@ deadLetter: {queue: {maxLength: 10}}`},
 			edit: edit{was: keys("order.placed", 9), spec: keys("order.*", 10)},
 			want: []string{`Binding events -> orders "order.placed"` + instead},
 		},
-		"a source key does not wait for a key of another exchange": {
+		"a source exchange stays bound until the exchange that replaces it is bound": {
 			edit: edit{was: keys("order.placed", 9), spec: `{bindings: [{exchange: {name: more, type: fanout}}], deadLetter: {queue: {maxLength: 9}}}`},
+			want: []string{`Binding events -> orders "order.placed"` + instead},
+		},
+		"a source exchange does not wait for another one if the queue has a further source": {
+			edit: edit{
+				was:  `{bindings: [{exchange: {name: events, type: topic}, routingKeys: [a]}, {exchange: {name: other, type: fanout}}], deadLetter: {policy: Disabled}}`,
+				spec: `{bindings: [{exchange: {name: more, type: fanout}}, {exchange: {name: other, type: fanout}}], deadLetter: {policy: Disabled}}`,
+			},
+			want: []string{`Binding events -> orders "a": goes`},
+		},
+		"a source exchange does not wait for one that Warren does not declare": {
+			edit: edit{was: keys("order.placed", 9), spec: `{bindings: [{exchange: {name: legacy}}], deadLetter: {queue: {maxLength: 9}}}`},
 			want: []string{`Binding events -> orders "order.placed": goes`},
 		},
 		"a key by which a delay tier returns messages stays bound until the tier is gone, although a foreign queue gets them too": {
