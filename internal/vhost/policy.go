@@ -5,7 +5,7 @@ import (
 	"slices"
 )
 
-// Policy is a policy or operator policy that applies to queues.
+// Policy is a policy or operator policy, for queues, exchanges or both.
 type Policy struct {
 	Name    string
 	Pattern Pattern
@@ -71,7 +71,18 @@ func (p *Policy) Match(queue, queueType string) Match {
 	if !applies || queueType == TypeQuorum && p.hasAny(unsupportedByQuorum) {
 		return MatchNo
 	}
-	return p.Pattern.Match(queue)
+	match := p.Pattern.Match(queue)
+	if match == MatchYes && queueType == TypeClassic && p.hasAny(uncertainForClassic) {
+		return MatchUnknown
+	}
+	return match
+}
+
+// uncertainForClassic are keys that classic queues of some versions do not support. Warren declares no classic queue, but moves dead
+// letters to one.
+var uncertainForClassic = []string{
+	"delivery-limit", "dead-letter-strategy", "max-age", "stream-max-segment-size-bytes", "initial-cluster-size", "queue-leader-locator",
+	"max-in-memory-length", "max-in-memory-bytes", "target-group-size",
 }
 
 // unsupportedByQuorum are the keys that no quorum queue supports: RabbitMQ applies no part of a policy or operator policy that has one of

@@ -23,8 +23,10 @@ func DropsMessages(name string, queue vhost.Queue, policies []vhost.Policy) (why
 
 // headDrop is a limit beyond which a queue drops messages.
 type headDrop struct {
-	length   limit
-	overflow any
+	// uncertain: too many policies may be in effect to find the limit.
+	uncertain bool
+	length    limit
+	overflow  any
 	// by is the policy that sets overflow; nil if no policy does. byMatch reports whether that policy applies.
 	by      *vhost.Policy
 	byMatch vhost.Match
@@ -33,7 +35,8 @@ type headDrop struct {
 // dropsHead returns the limit beyond which the queue drops messages. It returns false if there is none, or if the queue then refuses
 // messages, under every policy and operator policy that may be in effect together: RabbitMQ applies all keys of a policy or none.
 func (s settings) dropsHead() (headDrop, bool) {
-	for _, pair := range s.pairs() {
+	pairs := s.pairs()
+	for _, pair := range pairs {
 		length, bounded := pair.lowest(vhost.ArgMaxLength, vhost.KeyMaxLength, notNegative)
 		if !bounded {
 			length, bounded = pair.lowest(vhost.ArgMaxLengthBytes, vhost.KeyMaxLengthBytes, notNegative)
@@ -46,11 +49,14 @@ func (s settings) dropsHead() (headDrop, bool) {
 			return headDrop{length: length, overflow: overflow, by: by, byMatch: s.match(by)}, true
 		}
 	}
-	return headDrop{}, false
+	return headDrop{uncertain: true}, len(pairs) == 0
 }
 
 // clause returns the beginning of a message about the limit, and the reason for an advisory.
 func (d headDrop) clause(queue string) (text string, reason v1alpha1.AdvisoryReason) {
+	if d.uncertain {
+		return fmt.Sprintf("too many policies may apply to queue %q", queue), v1alpha1.AdvisoryReasonPolicyMayApply
+	}
 	text, reason = d.length.clause(queue)
 	if d.length.policy == nil && d.by != nil {
 		subject, byPolicy := policySubject(d.by, d.byMatch)

@@ -1,6 +1,7 @@
 package plan
 
 import (
+	"slices"
 	"testing"
 
 	"github.com/warren-mq/warren/internal/topology/topologytest"
@@ -48,6 +49,18 @@ func TestDropsMessages(t *testing.T) {
 			queue:    queue("quorum", vhost.Arguments{vhost.ArgMaxLength: int64(5), vhost.ArgOverflow: "reject-publish"}),
 			policies: policy("^orders$", "queues", vhost.Arguments{vhost.KeyOverflow: "drop-head"}),
 			want:     `queue "orders" has x-max-length 5, and policy "limits" sets overflow drop-head`,
+		},
+		"so many policies that Warren does not try each pair": {
+			queue: queue("quorum", vhost.Arguments{}), policies: slices.Repeat(policy("^[[:alpha:].]+$", "queues", nil), 1001),
+			want: `too many policies may apply to queue "orders"`,
+		},
+		"a classic queue may not support the policy with the highest priority": {
+			queue: queue("classic", vhost.Arguments{}),
+			policies: []vhost.Policy{
+				{Name: "attempts", Pattern: vhost.ReadPattern(""), Priority: 1, Definition: vhost.Arguments{vhost.KeyDeliveryLimit: int64(5)}},
+				{Name: "limits", Pattern: vhost.ReadPattern(""), Definition: vhost.Arguments{vhost.KeyMaxLength: int64(5)}},
+			},
+			want: `policy "limits" sets max-length 5 for queue "orders"`,
 		},
 		"a policy that may match sets the length": {
 			queue: queue("quorum", vhost.Arguments{}), policies: policy("^[[:alpha:].]+$", "queues", vhost.Arguments{vhost.KeyMaxLength: int64(5)}),

@@ -42,13 +42,13 @@ func settingsOf(name string, queue vhost.Queue, policies []vhost.Policy) setting
 // maxPairs is the maximum number of pairs that pairs returns. Only a hostile broker has more.
 const maxPairs = 1000
 
-// pairs returns the settings by each operator policy together with each policy, the most likely pair first.
+// pairs returns the settings by each operator policy together with each policy, the most likely pair first; nil if there are too many.
 func (s settings) pairs() (pairs []settings) {
+	if len(s.operators)*len(s.users) > maxPairs {
+		return nil
+	}
 	for _, operator := range s.operators {
 		for _, user := range s.users {
-			if len(pairs) == maxPairs {
-				return pairs
-			}
 			effective := slices.DeleteFunc([]*vhost.Policy{operator, user}, func(p *vhost.Policy) bool { return p == nil })
 			pairs = append(pairs, settings{name: s.name, queue: s.queue, effective: effective})
 		}
