@@ -9,7 +9,7 @@ import (
 )
 
 // A consumer may return its messages while the broker counts them. They count, too.
-func TestBacklogOf(t *testing.T) {
+func TestCountsOf(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
 		ready   int

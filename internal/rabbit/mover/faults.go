@@ -130,9 +130,12 @@ func (p *pass) consumerEnded() error {
 	}
 }
 
-// consumerRefused begins the reason of a broker that does not find the process of a quorum queue, for example while it starts its queues
-// again. No message causes that.
-const consumerRefused = "INTERNAL_ERROR - failed consuming from quorum queue "
+// queueUnavailable are the beginnings of the reason if a broker does not reach the process of a quorum queue, for example while it starts
+// its queues again. No message causes that.
+var queueUnavailable = []string{
+	"INTERNAL_ERROR - failed consuming from quorum ", "INTERNAL_ERROR - timed out consuming from quorum ",
+	"INTERNAL_ERROR - Cannot get a message from queue ",
+}
 
 // connectionClosed returns the reason why the connection has ended, and records a failure if the cause is a copy that was published
 // alone.
@@ -140,7 +143,7 @@ func (p *pass) connectionClosed(reason *amqp.Error) error {
 	if reason == nil {
 		return p.Errs.OfOperation(amqp.ErrClosed)
 	}
-	if strings.HasPrefix(reason.Reason, consumerRefused) {
+	if slices.ContainsFunc(queueUnavailable, func(begin string) bool { return strings.HasPrefix(reason.Reason, begin) }) {
 		return p.Errs.OfOperation(reason)
 	}
 	under := slices.Collect(maps.Values(p.inFlight()))

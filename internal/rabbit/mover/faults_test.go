@@ -201,14 +201,6 @@ func TestACopyThatEndsTheConnection(t *testing.T) {
 		"the last one of several":        {ofBroker, state{InFlight: 1}, state{InFlight: 1, OneByOne: 1}},
 		"the first of three, one by one": {ofBroker, state{InFlight: 1, OneByOne: 3}, state{OneByOne: 3, Failures: 1}},
 		"ended by the client":            {&amqp.Error{Code: amqp.FrameError}, state{InFlight: 1, OneByOne: 1}, state{InFlight: 1, OneByOne: 1}},
-		"a queue whose process the broker does not find": {
-			&amqp.Error{
-				Code: amqp.InternalError, Server: true,
-				Reason: "INTERNAL_ERROR - failed consuming from quorum queue 'orders.dlq' in vhost 'shop': noproc",
-			},
-			state{InFlight: 1, OneByOne: 1},
-			state{InFlight: 1, OneByOne: 1},
-		},
 		"a node that shuts down": {
 			&amqp.Error{Code: amqp.ConnectionForced, Server: true}, state{InFlight: 1, OneByOne: 1}, state{InFlight: 1, OneByOne: 1},
 		},
@@ -225,6 +217,28 @@ func TestACopyThatEndsTheConnection(t *testing.T) {
 			}
 			topologytest.Equal(t, "state", test.want, state{len(p.outlet.inFlight), p.oneByOne, len(p.failures)})
 		})
+	}
+}
+
+// The broker does not reach the process of a queue. No message causes that, whether or not a copy is in flight.
+func TestAQueueThatIsNotAvailable(t *testing.T) {
+	t.Parallel()
+	for _, text := range []string{
+		"failed consuming from quorum queue 'orders.dlq' in vhost 'shop': noproc",
+		"timed out consuming from quorum queue 'orders.dlq' in vhost 'shop'",
+		"Cannot get a message from queue 'orders.dlq' in vhost 'shop': noproc",
+	} {
+		for _, copies := range []int{0, 1} {
+			p := quiescent()
+			p.connection, p.oneByOne, p.MaxFailures = &amqpconn.Conn{}, copies, 10
+			for number := range copies {
+				p.outlet.inFlight[uint64(number)] = &item{}
+			}
+			err := p.connectionClosed(&amqp.Error{Code: amqp.InternalError, Reason: "INTERNAL_ERROR - " + text, Server: true})
+			topologytest.Equal(t, text, true, errors.Is(err, brokererr.ErrUnreachable) && !errors.Is(err, errCrashed))
+			topologytest.Equal(t, text+": copies in flight", copies, len(p.outlet.inFlight))
+			topologytest.Equal(t, text+": failures", 0, len(p.failures))
+		}
 	}
 }
 
