@@ -86,7 +86,7 @@ func (f *Finder) Find(ctx context.Context, key client.ObjectKey) (Queue, *Blocke
 	broker, version, usable := f.pool.Usable(bc)
 	if ready := conditions.ReadyOf(bc); ready.Status == metav1.ConditionFalse {
 		blocker := waiting(conditions.ConnectionReason(ready), "%s", conditions.WhyNotReady(bc.Name, ready))
-		blocker.KeepRunning = broker != nil // a closed connection means that its credentials must no longer be used
+		blocker.KeepRunning = true
 		return found, blocker, nil
 	}
 	if !usable {

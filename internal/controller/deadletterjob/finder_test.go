@@ -8,28 +8,29 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/warren-mq/warren/api/v1alpha1"
+	"github.com/warren-mq/warren/internal/controller/brokers"
 	"github.com/warren-mq/warren/internal/controller/controllertest"
 	"github.com/warren-mq/warren/internal/rabbit"
 	"github.com/warren-mq/warren/internal/topology/topologytest"
 )
 
-// A move has an AMQP connection of its own, so it could use a password that is no longer in the Secret. The closed connection of a
+// A move has an AMQP connection of its own, so it could use a password that is no longer in the Secret. The end of the connection of a
 // BrokerConnection stops the move. A broker that cannot be reached does not, because the move continues when the broker is back.
 func TestAMoveStopsWhenTheConnectionIsClosed(t *testing.T) {
 	t.Parallel()
+	const waits, moves = "Ready=Unknown ConnectionNotReady Reconciling=True ConnectionNotReady ", "Ready=Unknown Moving Reconciling=True Moving "
 	for name, test := range map[string]struct {
-		reason         string
-		closed, stops  bool
-		becomes, again string // conditions when the move has ended, and when the BrokerConnection is Ready again
+		reason string
+		change func(pool *brokers.Pool, connection client.ObjectKey) error
 	}{
-		"the Secret is gone": {
-			v1alpha1.ReasonSecretNotFound, true, true,
-			"Ready=Unknown ConnectionNotReady Reconciling=True ConnectionNotReady ", "Ready=Unknown Moving Reconciling=True Moving ",
-		},
-		"the Secret is invalid": {
-			v1alpha1.ReasonSecretInvalid, true, true,
-			"Ready=Unknown ConnectionNotReady Reconciling=True ConnectionNotReady ", "Ready=Unknown Moving Reconciling=True Moving ",
-		},
+		"the Secret is gone": {v1alpha1.ReasonSecretNotFound, func(pool *brokers.Pool, connection client.ObjectKey) error {
+			pool.Close(connection)
+			return nil
+		}},
+		"the Secret has a wrong password": {v1alpha1.ReasonAuthenticationFailed, func(pool *brokers.Pool, connection client.ObjectKey) error {
+			_, err := pool.Ensure(connection, time.Time{}, rabbit.Config{Owner: "uid", Password: "wrong"})
+			return err
+		}},
 		"the broker cannot be reached": {reason: v1alpha1.ReasonBrokerUnreachable},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -37,24 +38,26 @@ func TestAMoveStopsWhenTheConnectionIsClosed(t *testing.T) {
 			w := newRedriveWorld(t, controllertest.InSync(t, `{}`), all)
 			w.begin()
 			connection := client.ObjectKey{Namespace: "shop", Name: "default"}
-			if test.closed {
-				w.Pool.Close(connection)
+			if test.change != nil {
+				if err := test.change(w.Pool, connection); err != nil {
+					t.Fatal(err)
+				}
 			}
 			w.setConnection(metav1.ConditionFalse, test.reason)
 			w.reconcile()
 			stopped := w.Reconciler.Tasks.get(Key{Redrive, again}, "uid").Stopped
-			topologytest.Equal(t, "stopped", test.stops, stopped)
+			topologytest.Equal(t, "stopped", test.change != nil, stopped)
 			if !stopped {
 				return
 			}
 			w.ReconcileWhenEnqueued()
-			topologytest.Equal(t, "conditions without a connection", test.becomes, readyOf(w.get()))
+			topologytest.Equal(t, "conditions without a connection", waits, readyOf(w.get()))
 
 			w.setConnection(metav1.ConditionTrue, v1alpha1.ReasonConnected)
 			if _, err := w.Pool.Ensure(connection, time.Time{}, rabbit.Config{Owner: "uid", Password: "new"}); err != nil {
 				t.Fatal(err)
 			}
-			topologytest.Equal(t, "conditions with a connection", test.again, readyOf(w.reconcile()))
+			topologytest.Equal(t, "conditions with a connection", moves, readyOf(w.reconcile()))
 			topologytest.Equal(t, "moved before", 1, (<-w.Mover.Begun).Moved)
 		})
 	}

@@ -43,6 +43,10 @@ func (r *Reconciler) scopeOf(object client.Object) *scope {
 
 func (s *scope) key() Key { return s.before.key() }
 
+// isOpen reports whether the connection of a move is still open. A move has an AMQP connection of its own, so otherwise it would use
+// credentials that are no longer in the Secret.
+func (s *scope) isOpen(m Move) bool { return s.Finder.pool.Get(m.Queue.Connection) == m.Broker }
+
 // reconcile advances the job, and returns when to reconcile again; zero means when an event arrives.
 func (s *scope) reconcile(ctx context.Context) (time.Duration, error) {
 	if s.Tasks.areEnding() { // the next leader continues
@@ -57,7 +61,7 @@ func (s *scope) reconcile(ctx context.Context) (time.Duration, error) {
 		return 0, err
 	}
 	switch {
-	case running.runs() && (why == nil || why.KeepRunning):
+	case running.runs() && (why == nil || why.KeepRunning && s.isOpen(running.Move)):
 		if why == nil && !running.Move.is(wanted) {
 			s.Tasks.stop(s.key()) // another task follows with the new Move
 		}
