@@ -34,6 +34,8 @@ const (
 	// contractRecheck is how often the ConfigMap of a topology in sync is compared. Warren does not watch ConfigMaps, because it has no
 	// permission to list them.
 	contractRecheck = 10 * time.Minute
+	// restoreInterval is how often the ConfigMap is compared while the queue waits to be recreated.
+	restoreInterval = time.Minute
 )
 
 // errNotManaged means that another client created the ConfigMap.
@@ -109,7 +111,10 @@ func (v *vhostScope) withWaitingContract(outcome summary) summary {
 // contract that the spec requests was written; see withWaitingContract. A pause stays in the ConfigMap.
 func (v *vhostScope) keepsContract(outcome summary) bool {
 	isPaused := v.status.Recreation != nil && v.status.Recreation.Pause != nil
-	return outcome.ready.Status == metav1.ConditionTrue && v.cq.Spec.Contract != nil && !isPaused
+	if outcome.ready.Status != metav1.ConditionTrue || v.cq.Spec.Contract == nil || isPaused {
+		return false
+	}
+	return v.restored.Since(v.key(), "") >= restoreInterval // the queue is reconciled every few seconds
 }
 
 // syncContract writes the contract if the topology is in sync, so that a consumer that finds a contract also finds all queues. If the spec
@@ -132,6 +137,7 @@ func (v *vhostScope) syncContract(ctx context.Context, outcome summary) error {
 			return err
 		}
 	}
+	v.restored.Forget(v.key())
 	return v.writeContract(ctx, v.cq.Spec.Contract.ConfigMap)
 }
 

@@ -77,6 +77,9 @@ func TestADeletedContractIsRestoredWhileItsQueueWaitsToBeRecreated(t *testing.T)
 		t.Fatal(err)
 	}
 	w.settle()
+	topologytest.Equal(t, "the ConfigMap exists, a moment later", false, w.configMap().Name != "")
+	w.clock.SetTime(w.clock.Now().Add(restoreInterval))
+	w.settle()
 	topologytest.Equal(t, "contract", written.Data, w.configMap().Data)
 	topologytest.Equal(t, "Ready", "True RecreationPending", w.conditionOf(v1alpha1.ConditionReady))
 }

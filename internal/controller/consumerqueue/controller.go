@@ -53,8 +53,9 @@ type Reconciler struct {
 	recreations        *recreationTasks
 	statuses           statuswriter.Writer
 	unprotected        unprotected
-	// deleted records when this manager first saw a deletion, contracts when it first saw a contract in the status.
-	deleted, contracts *retrybudget.FirstSeen
+	// deleted records when this manager first saw a deletion, contracts when it first saw a contract in the status. restored records when
+	// it last compared the ConfigMap of a queue that waits to be recreated.
+	deleted, contracts, restored *retrybudget.FirstSeen
 	// The retry budgets of a deletion, by cause: the broker could not be reached, it refused, it needs time (see
 	// brokererr.ErrPending), or a recreation must end first.
 	unreached, refused, pending, unfinished *retrybudget.Failures
@@ -81,6 +82,7 @@ func Setup(mgr ctrl.Manager, connections *brokers.Pool, concurrent int) (*Reconc
 		refusals: brokers.NewRefreshGate(connections.Enqueue),
 		orphaned: newOrphanTimes(), redeclared: newRedeclared(clock.RealClock{}),
 		deleted: retrybudget.NewFirstSeen(clock.RealClock{}), contracts: retrybudget.NewFirstSeen(clock.RealClock{}),
+		restored:  retrybudget.NewFirstSeen(clock.RealClock{}),
 		unreached: retrybudget.NewFailures(), refused: retrybudget.NewFailures(), pending: retrybudget.NewFailures(),
 		unfinished:  retrybudget.NewFailures(),
 		limiter:     brokers.NewLimiter(concurrent, connections.Enqueue),
@@ -216,6 +218,7 @@ func (r *Reconciler) forget(key client.ObjectKey) {
 	r.redeclared.forget(key)
 	r.deleted.Forget(key)
 	r.contracts.Forget(key)
+	r.restored.Forget(key)
 	r.unreached.Forget(key)
 	r.refused.Forget(key)
 	r.pending.Forget(key)

@@ -46,7 +46,7 @@ func newDeleteScope(t *testing.T, cq *v1alpha1.ConsumerQueue, others ...client.O
 			unfinished: retrybudget.NewFailures(), recreations: newRecreationTasks(t.Context(), func(client.ObjectKey) {}),
 			client: c, live: c, pool: connections, recorder: &controllertest.EventLog{},
 			deletions: brokers.NewDeletionTasks(t.Context(), func(client.ObjectKey) {}), index: ownership.NewIndex(), handover: ownership.NewHandover(), refreshes: brokers.NewRefreshGate(func(client.ObjectKey) {}), removals: brokers.NewRefreshGate(func(client.ObjectKey) {}), refusals: brokers.NewRefreshGate(func(client.ObjectKey) {}),
-			orphaned: newOrphanTimes(), redeclared: newRedeclared(clock.RealClock{}), leadsSince: time.Now, deleted: retrybudget.NewFirstSeen(clock.RealClock{}), contracts: retrybudget.NewFirstSeen(clock.RealClock{}), unreached: retrybudget.NewFailures(), refused: retrybudget.NewFailures(), pending: retrybudget.NewFailures(),
+			orphaned: newOrphanTimes(), redeclared: newRedeclared(clock.RealClock{}), leadsSince: time.Now, deleted: retrybudget.NewFirstSeen(clock.RealClock{}), contracts: retrybudget.NewFirstSeen(clock.RealClock{}), restored: retrybudget.NewFirstSeen(clock.RealClock{}), unreached: retrybudget.NewFailures(), refused: retrybudget.NewFailures(), pending: retrybudget.NewFailures(),
 		},
 		report: reportOn(cq),
 	}
