@@ -56,7 +56,8 @@ var (
 	ErrPending = errors.New("pending")
 	// ErrUnproven: a queue was not deleted, because it could not be proven empty. The message names the reason.
 	ErrUnproven = errors.New("not proven empty")
-	// ErrUnprovable comes with ErrUnproven: the type, the arguments or a policy of the queue rule out the proof.
+	// ErrUnprovable comes with ErrUnproven: the type, the arguments or a policy of the queue rule out the proof, and will at the next
+	// attempt.
 	ErrUnprovable = errors.New("cannot be proven empty")
 	// ErrOtherCluster: the broker does not belong to the cluster that the caller named. Nothing was changed.
 	ErrOtherCluster = errors.New("another cluster")

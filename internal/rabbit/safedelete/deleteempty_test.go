@@ -28,22 +28,27 @@ type emptiness struct {
 }
 
 var emptinesses = map[string]emptiness{
-	"plain":              {},
-	"limited":            {arguments: vhost.Arguments{"x-max-length": int64(10)}},
-	"single active":      {arguments: vhost.Arguments{"x-single-active-consumer": true}},
-	"tier":               {arguments: vhost.Arguments{"x-message-ttl": int64(10000), "x-dead-letter-exchange": "", "x-dead-letter-routing-key": "parking"}},
-	rabbittest.Odd:       {},
-	"gone":               {queues: []string{"gone 1", "gone 2"}},
-	"policy":             {setup: policy("policy", "message-ttl", 60000)},
-	"policy, length":     {setup: policy("policy, length", "max-length", 10)},
-	"policy, overflow":   {setup: policy("policy, overflow", "max-length", 10, "overflow", "reject-publish")},
-	"policy, bytes":      {setup: policy("policy, bytes", "max-length-bytes", 100000, "overflow", "drop-head")},
-	"policy, classic":    {setup: policy("policy, classic", "queue-mode", "lazy")}, // RabbitMQ applies it to no quorum queue
-	"policy, fraction":   {setup: prioritized("policy, fraction", 1000.5)},
+	"plain":            {},
+	"limited":          {arguments: vhost.Arguments{"x-max-length": int64(10)}},
+	"single active":    {arguments: vhost.Arguments{"x-single-active-consumer": true}},
+	"tier":             {arguments: vhost.Arguments{"x-message-ttl": int64(10000), "x-dead-letter-exchange": "", "x-dead-letter-routing-key": "parking"}},
+	rabbittest.Odd:     {},
+	"gone":             {queues: []string{"gone 1", "gone 2"}},
+	"policy":           {setup: policy("policy", "message-ttl", 60000)},
+	"policy, length":   {setup: policy("policy, length", "max-length", 10)},
+	"policy, overflow": {setup: policy("policy, overflow", "max-length", 10, "overflow", "reject-publish")},
+	"policy, bytes":    {setup: policy("policy, bytes", "max-length-bytes", 100000, "overflow", "drop-head")},
+	"policy, classic":  {setup: policy("policy, classic", "queue-mode", "lazy")}, // RabbitMQ applies it to no quorum queue
+	"policy, fraction": {setup: prioritized("policy, fraction", 1000.5)},
+	"operator's, overflow": {
+		setup:  operatorPolicy("operator's, overflow", "overflow", "drop-head"),
+		reason: brokererr.ErrUnprovable,
+		says:   `not proven empty: queue "operator's, overflow": operator policy "operator's, overflow" overrides the fence: it sets overflow drop-head`,
+	},
 	"operator's, length": {setup: operatorPolicy("operator's, length", "max-length", 10)},
 	"policy, highest": {
 		setup:  prioritized("policy, highest", 1e300),
-		reason: brokererr.ErrUnproven,
+		reason: brokererr.ErrUnprovable,
 		says:   `not proven empty: queue "policy, highest": policy "policy, highest" overrides the fence: its priority is 1e+300`,
 	},
 	"ready": {

@@ -299,6 +299,7 @@ func WithoutFences(policies []vhost.Policy) []vhost.Policy {
 
 // checkUnhindered fails if another policy may override the planned fences.
 func (p preflight) checkUnhindered(g *group, policies []vhost.Policy) error {
+	const overrides = "queue %q: policy %q overrides the fence: its priority is %s"
 	for _, policy := range policies {
 		overflow, refuses := policy.Definition[vhost.KeyOverflow]
 		hinders := policy.Priority >= p.priority
@@ -316,10 +317,11 @@ func (p preflight) checkUnhindered(g *group, policies []vhost.Policy) error {
 			case foreign:
 				return p.unproven("queue %q: policy %q of another deletion still exists", queue, policy.Name)
 			case policy.Operator:
-				return p.unproven("queue %q: operator policy %q overrides the fence: it sets overflow %v", queue, policy.Name, overflow)
-			default:
-				return p.unproven("queue %q: policy %q overrides the fence: its priority is %s", queue, policy.Name,
-					vhost.Display(policy.Priority))
+				return unprovable(p.deleter.errs, "queue %q: operator policy %q overrides the fence: it sets overflow %v", queue, policy.Name, overflow)
+			case policy.Priority >= highestPriority:
+				return unprovable(p.deleter.errs, overrides, queue, policy.Name, vhost.Display(policy.Priority))
+			default: // it is new, and the fence of the next attempt has a higher priority
+				return p.unproven(overrides, queue, policy.Name, vhost.Display(policy.Priority))
 			}
 		}
 	}

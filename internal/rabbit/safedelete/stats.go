@@ -58,30 +58,29 @@ func CheckEligible(errs brokererr.Errors, queue string, info management.QueueInf
 	return now.checkEligible(errs, queue)
 }
 
+// unprovable returns an ErrUnproven whose cause remains: another attempt does not help.
+func unprovable(errs brokererr.Errors, format string, args ...any) error {
+	message := fmt.Sprintf("%v: %s", brokererr.ErrUnproven, fmt.Sprintf(format, args...))
+	return errs.Because([]error{brokererr.ErrUnproven, brokererr.ErrUnprovable}, message)
+}
+
 // checkEligible fails if a queue cannot be proven empty.
 func (q *queueStats) checkEligible(errs brokererr.Errors, queue string) error {
-	unproven := func(format string, args ...any) error {
-		return errs.Fail(brokererr.ErrUnproven, "queue %q "+format, append([]any{queue}, args...)...)
-	}
-	unprovable := func(format string, args ...any) error {
-		message := fmt.Sprintf("%v: queue %q "+format, append([]any{brokererr.ErrUnproven, queue}, args...)...)
-		return errs.Because([]error{brokererr.ErrUnproven, brokererr.ErrUnprovable}, message)
-	}
 	switch ttl, expires := q.lowest(vhost.KeyMessageTTL); {
 	case q.Type != vhost.TypeQuorum:
-		return unprovable("is of type %s; only quorum queues can be shown to be empty", q.Type)
+		return unprovable(errs, "queue %q is of type %s; only quorum queues can be shown to be empty", queue, q.Type)
 	case q.Leader == "":
-		return unproven("has no leader")
+		return errs.Fail(brokererr.ErrUnproven, "queue %q has no leader", queue)
 	case q.State != "running" && q.State != "live": // live on 3.10
-		return unproven("is %s", q.State)
+		return errs.Fail(brokererr.ErrUnproven, "queue %q is %s", queue, q.State)
 	case expires && ttl < shortestTTL.Milliseconds():
-		return unprovable("keeps messages for %d ms; that is too short to show that it is empty", ttl)
+		return unprovable(errs, "queue %q keeps messages for %d ms; that is too short to show that it is empty", queue, ttl)
 	}
 	if length, limited := q.lowest(vhost.KeyMaxLength); limited && length < Sentinels {
-		return unprovable("accepts at most %d messages; Warren needs %d to show that it is empty", length, Sentinels)
+		return unprovable(errs, "queue %q accepts at most %d messages; Warren needs %d to show that it is empty", queue, length, Sentinels)
 	}
 	if length, limited := q.lowest(vhost.KeyMaxLengthBytes); limited && length < roomForSentinels {
-		return unprovable("accepts at most %d bytes; Warren needs %d to show that it is empty", length, roomForSentinels)
+		return unprovable(errs, "queue %q accepts at most %d bytes; Warren needs %d to show that it is empty", queue, length, roomForSentinels)
 	}
 	return nil
 }
