@@ -7,6 +7,7 @@ import (
 	"errors"
 	"net/http"
 	"slices"
+	"strings"
 	"time"
 
 	amqp "github.com/rabbitmq/amqp091-go"
@@ -347,7 +348,8 @@ func (v *VHost) amqp(step func(*amqp.Channel) error) {
 // IsBusy reports whether a busy broker could not start a quorum queue (cluster_not_formed), or did not find the process of one (noproc).
 func IsBusy(err error) bool {
 	reply, ok := errors.AsType[*amqp.Error](err)
-	return ok && reply.Code == amqp.InternalError
+	return ok && reply.Code == amqp.InternalError &&
+		(strings.Contains(reply.Reason, "cluster_not_formed") || strings.Contains(reply.Reason, "noproc"))
 }
 
 // onChannel runs a step on a channel of a new connection.

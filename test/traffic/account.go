@@ -125,10 +125,12 @@ func drain(
 		}
 		return !brokers.IsBusy(err) // otherwise the broker has closed the connection
 	})
+	if connection != nil {
+		defer func() { _ = connection.Close() }()
+	}
 	if err != nil {
 		tb.Fatalf("drain vhost %q: %v", vhost.Name, err)
 	}
-	defer func() { _ = connection.Close() }()
 	patience := func() time.Duration {
 		if total > 0 {
 			return max(quiet, deadline.For(15*time.Second))
