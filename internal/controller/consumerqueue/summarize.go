@@ -87,8 +87,9 @@ func readiness(
 	case len(open) > 0 && policy == v1alpha1.DriftPolicyReport:
 		return conditions.False(v1alpha1.ReasonDrifted, describeChanges(open)), conditions.Stalled
 	case blocked:
-		return conditions.False(v1alpha1.ReasonRecreationRequired,
-			recreationMessage(comparison.Changes, nil)+". Until then nothing new is declared except sources: "+describeChanges(open)), conditions.Stalled
+		message := fmt.Sprintf("%s. Until then nothing new is declared except sources: %s",
+			recreationMessage(comparison.Changes, nil), describeChanges(open))
+		return conditions.False(v1alpha1.ReasonRecreationRequired, message), conditions.Stalled
 	case len(open) > 0:
 		return conditions.Unknown(v1alpha1.ReasonCorrecting, describeChanges(open)), conditions.Reconciling
 	}

@@ -317,7 +317,8 @@ func (p preflight) checkUnhindered(g *group, policies []vhost.Policy) error {
 			case foreign:
 				return p.unproven("queue %q: policy %q of another deletion still exists", queue, policy.Name)
 			case policy.Operator:
-				return unprovable(p.deleter.errs, "queue %q: operator policy %q overrides the fence: it sets overflow %v", queue, policy.Name, overflow)
+				return unprovable(p.deleter.errs,
+					"queue %q: operator policy %q overrides the fence: it sets overflow %v", queue, policy.Name, overflow)
 			case policy.Priority >= highestPriority:
 				return unprovable(p.deleter.errs, overrides, queue, policy.Name, vhost.Display(policy.Priority))
 			default: // it is new, and the fence of the next attempt has a higher priority

@@ -80,7 +80,8 @@ func (q *queueStats) checkEligible(errs brokererr.Errors, queue string) error {
 		return unprovable(errs, "queue %q accepts at most %d messages; Warren needs %d to show that it is empty", queue, length, Sentinels)
 	}
 	if length, limited := q.lowest(vhost.KeyMaxLengthBytes); limited && length < roomForSentinels {
-		return unprovable(errs, "queue %q accepts at most %d bytes; Warren needs %d to show that it is empty", queue, length, roomForSentinels)
+		return unprovable(errs,
+			"queue %q accepts at most %d bytes; Warren needs %d to show that it is empty", queue, length, roomForSentinels)
 	}
 	return nil
 }

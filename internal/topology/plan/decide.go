@@ -80,9 +80,9 @@ type Plan struct {
 //
 // Under Report, every verb is Leave. While an object requires recreation, Warren declares only objects that were in sync before, and does
 // not change the bindings of that object. If only an upgrade of the broker explains the difference, Warren also declares the bindings
-// again, and binds new sources. If Warren recreates the object itself, it first declares and binds new objects to which the recreated queue may dead-letter. A
-// binding to an end that is missing and not declared is left out. A new source binding waits for everything else, so that messages find a
-// complete topology.
+// again, and binds new sources. If Warren recreates the object itself, it first declares and binds new objects to which the recreated
+// queue may dead-letter. A binding to an end that is missing and not declared is left out. A new source binding waits for everything else,
+// so that messages find a complete topology.
 func Decide(comparison Comparison, known topology.Inventory, policy v1alpha1.DriftPolicy) Plan {
 	decision := decision{comparison: comparison, known: known, policy: policy, absent: vhost.IDs{}}
 	if !comparison.Upgraded {
