@@ -131,8 +131,8 @@ func TestNotesNameWhatIsMissing(t *testing.T) {
 		},
 		"with everything": {
 			set:     "replicaCount=2,metrics.tls.secretName=tls,metrics.prometheusRule.enabled=true,crds.keep=false,watchNamespaces={team-a}",
-			notes:   []string{"and works in team-a", "helm uninstall warren"},
-			lacking: []string{"There is one replica", "self-signed certificate", "There are no alerts", "The CRDs stay"},
+			notes:   []string{"and works in team-a", "kubectl --namespace team-a delete redrives,purges,consumerqueues --all\n", "helm uninstall warren"},
+			lacking: []string{"There is one replica", "self-signed certificate", "There are no alerts", "The CRDs stay", "--all-namespaces"},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

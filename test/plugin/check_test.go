@@ -51,7 +51,8 @@ var _ = Describe("kubectl warren check", func() {
 		Expect(hangs).To(SatisfyAll(HaveField("Code", 2), HaveField("Out", SatisfyAll(
 			MatchRegexp(`(?m)^failed +finalizers +ConsumerQueue `+w.Namespace+`/orders +its deletion waits until Warren has deleted its empty queues`),
 			MatchRegexp(`(?m)^failed +finalizers +BrokerConnection `+w.Namespace+`/default +its deletion waits until`),
-			ContainSubstring("in this order, until the last command finds nothing:\n  kubectl delete redrives,purges,consumerqueues --all")))))
+			ContainSubstring("in this order, until the last command finds nothing:\n  kubectl --namespace "+w.Namespace+
+				" delete redrives,purges,consumerqueues --all\n")))))
 		kube.Kubectl("delete", "--namespace="+w.Namespace, "consumerqueues,brokerconnections", "--all")
 		Expect(w.warren("check", "--uninstall", ofSuite)).To(SatisfyAll(HaveField("Code", 0), HaveField("Out", ContainSubstring(
 			"no deletion waits for a manager in namespace"))))

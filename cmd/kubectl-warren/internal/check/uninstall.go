@@ -12,11 +12,21 @@ import (
 	"github.com/warren-mq/warren/cmd/kubectl-warren/internal/jobs"
 )
 
-// Order is how to delete Warren's resources while a manager runs. docs/installation.md gives the same order.
-var Order = []string{
-	"kubectl delete redrives,purges,consumerqueues --all --all-namespaces",
-	"kubectl delete brokerconnections --all --all-namespaces",
-	"kubectl warren check --uninstall",
+// Order is how to delete Warren's resources in a namespace, or in all if it is empty, while a manager runs. docs/installation.md gives the
+// same order.
+func Order(namespace string) []string {
+	if namespace == "" {
+		return []string{
+			"kubectl delete redrives,purges,consumerqueues --all --all-namespaces",
+			"kubectl delete brokerconnections --all --all-namespaces",
+			"kubectl warren check --uninstall",
+		}
+	}
+	return []string{
+		"kubectl --namespace " + namespace + " delete redrives,purges,consumerqueues --all",
+		"kubectl --namespace " + namespace + " delete brokerconnections --all",
+		"kubectl warren check --uninstall --namespace " + namespace,
+	}
 }
 
 // Uninstall lists the objects whose deletion waits for a manager, and the jobs and recreations that have not ended. The order of the

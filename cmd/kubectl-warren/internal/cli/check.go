@@ -76,9 +76,13 @@ func (k *checkCommand) run(ctx context.Context) error {
 	} else if !printed {
 		printChecks(k.Out, results, isColoured(k.Out))
 		if k.uninstall {
+			namespace := reader.namespace
+			if reader.all {
+				namespace = ""
+			}
 			printf(k.Out, "\nWhile a manager leads, delete the resources in this order, until the last command finds nothing:\n  %s\n"+
 				"To keep every queue, and for the next steps: %s\n",
-				strings.Join(check.Order, "\n  "), "https://warren-mq.github.io/warren/installation/#remove-warren")
+				strings.Join(check.Order(namespace), "\n  "), "https://warren-mq.github.io/warren/installation/#remove-warren")
 		}
 	}
 	if check.AnyFailed(results) {
