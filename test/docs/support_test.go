@@ -1,12 +1,13 @@
 package docs
 
 import (
-	"os"
 	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
 	"testing"
+
+	"sigs.k8s.io/yaml"
 )
 
 // SUPPORT.md lists the versions on which the nightly tests and the release workflow run.
@@ -53,23 +54,63 @@ func TestPagesSayWhetherAReleaseIsPublished(t *testing.T) {
 	}
 }
 
+// Scripts take programs such as Prometheus from Debian. The runners have Ubuntu, whose apt has neither a mirror of Debian nor its keys.
+func TestJobsThatTestHaveAMirrorOfDebian(t *testing.T) {
+	t.Parallel()
+	tests := regexp.MustCompile(`^(\.ci/run|make (test|e2e-).*)$`)
+	checked := 0
+	for name, content := range workflows(t) {
+		var workflow struct {
+			Jobs map[string]struct {
+				Env   map[string]string
+				Steps []struct{ Run string }
+			}
+		}
+		if err := yaml.Unmarshal([]byte(content), &workflow); err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		for job, jobSpec := range workflow.Jobs {
+			hasKeys := false
+			for _, step := range jobSpec.Steps {
+				hasKeys = hasKeys || strings.Contains(step.Run, "install -qq --yes debian-archive-keyring")
+				if !tests.MatchString(step.Run) {
+					continue
+				}
+				checked++
+				if jobSpec.Env["WARREN_DEBIAN_MIRROR"] == "" || !hasKeys {
+					t.Errorf("%s: the job %s runs %s without WARREN_DEBIAN_MIRROR or debian-archive-keyring", name, job, step.Run)
+				}
+			}
+		}
+	}
+	if checked < 4 {
+		t.Errorf("found only %d jobs that test", checked)
+	}
+}
+
+// workflows returns the content of the workflows, by the names of their files.
+func workflows(t *testing.T) map[string]string {
+	t.Helper()
+	files, err := filepath.Glob(filepath.Join(root, ".github", "workflows", "*"))
+	if err != nil || len(files) < 6 {
+		t.Fatalf("%v, %v", files, err)
+	}
+	found := map[string]string{}
+	for _, file := range files {
+		found[filepath.Base(file)] = read(t, ".github/workflows/"+filepath.Base(file))
+	}
+	return found
+}
+
 // Actions are pinned to commits, because their owners can move tags. The tag is in a comment.
 func TestActionsArePinned(t *testing.T) {
 	t.Parallel()
-	workflows, err := filepath.Glob(filepath.Join(root, ".github", "workflows", "*"))
-	if err != nil || len(workflows) < 6 {
-		t.Fatalf("%v, %v", workflows, err)
-	}
 	pins := map[string][]string{}
-	for _, workflow := range workflows {
-		content, err := os.ReadFile(workflow)
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, use := range regexp.MustCompile(`(?m)uses: (.*)$`).FindAllStringSubmatch(string(content), -1) {
+	for name, content := range workflows(t) {
+		for _, use := range regexp.MustCompile(`(?m)uses: (.*)$`).FindAllStringSubmatch(content, -1) {
 			pin := regexp.MustCompile(`^([\w-]+/[\w-]+)(?:/[\w-]+)?@([0-9a-f]{40} # v\d+\.\d+\.\d+)$`).FindStringSubmatch(use[1])
 			if pin == nil {
-				t.Errorf("%s: %s is not pinned to a commit, with its tag in a comment", filepath.Base(workflow), use[1])
+				t.Errorf("%s: %s is not pinned to a commit, with its tag in a comment", name, use[1])
 				continue
 			}
 			if known := pins[pin[1]]; !slices.Contains(known, pin[2]) {
