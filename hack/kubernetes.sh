@@ -51,7 +51,8 @@ provide() {
   download || build
 }
 
-# download gets setup-envtest's archive. It lists the archives first, to find out within seconds whether the server can be reached.
+# download gets setup-envtest's archive. It lists the archives first, to find out within seconds whether the server can be reached. It
+# checks each command, because errexit has no effect on the left of ||.
 download() {
   local version=${KUBERNETES#v} folder="$WARREN_CACHE/envtest" from name
   say "searching the envtest archive of Kubernetes $version"
@@ -65,8 +66,7 @@ download() {
     return 1
   fi
   for name in "${BINARIES[@]}"; do
-    cp "$from/$name" "$CACHE/.$name.$$"
-    mv "$CACHE/.$name.$$" "$CACHE/$name"
+    cp "$from/$name" "$CACHE/.$name.$$" && mv "$CACHE/.$name.$$" "$CACHE/$name" || return 1
   done
 }
 

@@ -65,6 +65,10 @@ cluster_node() {
 cluster_prepare() {
   local number
   cluster_folder "$CLUSTER"
+  if [[ -n $VERSION && -f $CLUSTER/unfinished ]]; then # its start was killed, so nodes can lack their configuration
+    (cluster_remove) # in a subshell, because it selects nodes
+    VERSION=""
+  fi
   if [[ -z $VERSION ]]; then
     cluster_make "${1:-${VERSIONS[0]}}"
     return
@@ -94,12 +98,14 @@ cluster_make() {
     EPMD=$((27000 + base + 1))
     remember "$VERSION"
   done
+  : >"$CLUSTER/unfinished"
   echo "$VERSION" >"$CLUSTER/version"
   for number in "${NODES[@]}"; do
     cluster_node "$number"
     "${BACKEND}_cluster_prepare" "$VERSION"
     "${BACKEND}_boot" "$VERSION"
   done
+  rm "$CLUSTER/unfinished"
 }
 
 # cluster_ports prints the number before those of three free sets of ports. Single brokers use sets whose number is 3, 0 or 10 above a
@@ -142,13 +148,14 @@ cluster_stop() {
 cluster_remove() {
   local number
   cluster_stop
+  rm -f "$CLUSTER/version" # after a kill, the next start creates a new cluster
   for number in "${NODES[@]}"; do
     cluster_node "$number"
     "${BACKEND}_remove" "$VERSION"
     rm -rf "$STATE"
   done
   "${BACKEND}_cluster_remove"
-  rm -rf "$CLUSTER/epmd" "$CLUSTER/cookie" "$CLUSTER/version"
+  rm -rf "$CLUSTER/epmd" "$CLUSTER/cookie" "$CLUSTER/unfinished"
 }
 
 cluster_eval_at_node() { "${BACKEND}_eval" "$VERSION" "$1"; }

@@ -43,7 +43,7 @@ bare_unpack() {
   mkdir -p "$work/archives" "$work/root"
   quietly "$WARREN_CACHE/logs/cluster-packages.log" bare_download "$work/archives" "${wanted[@]}" ||
     die "cannot download Debian's packages; check apt's sources, or install by hand: apt-get install ${wanted[*]}"
-  find "$work/archives" -name '*.deb' -exec dpkg-deb -x {} "$work/root" ';'
+  find "$work/archives" -name '*.deb' -print0 | xargs -0 -I{} dpkg-deb -x {} "$work/root"
   mv "$work/root" "$PACKAGES"
   rm -rf "$work"
 }

@@ -1,0 +1,181 @@
+// Package scripts tests what the scripts in hack/ decide. The parts that they provide are stubs, so the tests need neither a network nor
+// Docker.
+package scripts
+
+import (
+	"bytes"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+)
+
+const root = "../.."
+
+// folder has copies of files of the checkout and stubs of programs. Its path has a space.
+type folder string
+
+// newFolder copies the files.
+func newFolder(t *testing.T, files ...string) folder {
+	t.Helper()
+	path, err := filepath.EvalSymlinks(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	f := folder(filepath.Join(path, "a checkout"))
+	for _, file := range files {
+		content, err := os.ReadFile(filepath.Join(root, file))
+		if err != nil {
+			t.Fatal(err)
+		}
+		f.write(t, file, string(content))
+	}
+	return f
+}
+
+// write writes an executable file.
+func (f folder) write(t *testing.T, name, content string) {
+	t.Helper()
+	path := filepath.Join(string(f), name)
+	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(path, []byte(content), 0o700); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// stub replaces a program by a script.
+func (f folder) stub(t *testing.T, name, script string) {
+	t.Helper()
+	f.write(t, "stubs/"+name, "#!/usr/bin/env bash\n"+script+"\n")
+}
+
+func (f folder) read(t *testing.T, name string) string {
+	t.Helper()
+	content, err := os.ReadFile(filepath.Join(string(f), name))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(content)
+}
+
+func (f folder) has(name string) bool {
+	_, err := os.Stat(filepath.Join(string(f), name))
+	return err == nil
+}
+
+// bash runs commands in the folder, with the stubs and an empty cache, and without the variables of the run that this test belongs to.
+// It returns what they print and whether they succeed.
+func (f folder) bash(t *testing.T, commands string) (output string, succeeded bool) {
+	t.Helper()
+	command := exec.CommandContext(t.Context(), "bash", "-c", "set -euo pipefail\n"+commands)
+	command.Dir = string(f)
+	command.Env = slices.DeleteFunc(os.Environ(), func(variable string) bool {
+		return regexp.MustCompile(`^(WARREN_|GIT_|KUBEBUILDER_|MAKE|MFLAGS)`).MatchString(variable)
+	})
+	command.Env = append(command.Env, "PATH="+filepath.Join(string(f), "stubs")+":"+os.Getenv("PATH"),
+		"WARREN_CACHE="+filepath.Join(string(f), "cache"))
+	var printed bytes.Buffer
+	command.Stdout, command.Stderr = &printed, &printed
+	err := command.Run()
+	return printed.String(), err == nil
+}
+
+// mustRun is bash for commands that succeed.
+func (f folder) mustRun(t *testing.T, commands string) string {
+	t.Helper()
+	output, succeeded := f.bash(t, commands)
+	if !succeeded {
+		t.Fatalf("%s\nfailed:\n%s", commands, output)
+	}
+	return output
+}
+
+// The cache must not keep a program whose copy failed, because no later run would replace it.
+func TestAFailedCopyIsNotCached(t *testing.T) {
+	t.Parallel()
+	f := newFolder(t, "hack/lib.sh", "hack/kubernetes.sh", "hack/kubernetes/go.mod", "hack/etcd/go.mod")
+	f.write(t, "hack/tool.sh", `#!/usr/bin/env bash
+for name in kube-apiserver kubectl etcd; do echo program >"$WARREN_CACHE/$name" && chmod +x "$WARREN_CACHE/$name"; done
+echo "$WARREN_CACHE"
+`)
+	f.stub(t, "cp", `printf pro >"$2" && chmod +x "$2" && exit 1`) // as on a full disk
+	f.stub(t, "go", "exit 1")
+	if output, succeeded := f.bash(t, "hack/kubernetes.sh path"); succeeded {
+		t.Errorf("it succeeds, and prints %s", output)
+	}
+	if cached, _ := filepath.Glob(filepath.Join(string(f), "cache/kubernetes/*/kube-apiserver")); len(cached) > 0 {
+		t.Errorf("the cache has %v", cached)
+	}
+}
+
+// The packages of a cluster without Docker are in the cache only if all of them are unpacked.
+func TestAPackageThatCannotBeUnpackedIsNotCached(t *testing.T) {
+	t.Parallel()
+	f := newFolder(t, "hack/lib.sh", "hack/cluster/bare.sh")
+	f.stub(t, "dpkg-deb", `mkdir -p "$3/usr" && [[ $2 != *runc* ]]`)
+	for name, test := range map[string]struct {
+		packages string
+		want     bool
+	}{
+		"all":          {"containerd.deb nftables.deb", true},
+		"none missing": {"", true},
+		"one fails":    {"containerd.deb runc.deb nftables.deb", false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			folder := strings.ReplaceAll(name, " ", "-")
+			output, succeeded := f.bash(t, `. hack/lib.sh; . hack/cluster/bare.sh
+				bare_download() { for name in `+test.packages+`; do : >"$1/$name"; done; }
+				PACKAGES="$WARREN_CACHE/`+folder+`"
+				bare_unpack`)
+			if succeeded != test.want || f.has("cache/"+folder) != test.want {
+				t.Errorf("it succeeds: %t, want %t\n%s", succeeded, test.want, output)
+			}
+		})
+	}
+}
+
+// clusterOfStubs defines what hack/brokers/cluster.sh needs. Its nodes are files, and KILL_AT is the call at which the script is killed.
+const clusterOfStubs = `. hack/lib.sh; . hack/brokers/cluster.sh
+BACKEND=stub VERSIONS=(4.3) STATE=brokers
+provide() { [[ $STATE == brokers ]]; }; certificates() { :; }
+number_of() { echo 403; }; port_offsets() { echo 0; }; free_ports() { :; }; take_ports() { :; }
+remember() { mkdir -p "$STATE/$1" && : >"$STATE/$1/endpoints"; }
+recall() { [[ -f $STATE/$1/endpoints ]]; }
+call() { echo "$1 $NODE"; [[ ${KILL_AT:-} != "$1 $NODE" ]] || kill -KILL $$; }
+stub_copy() { [[ $STATE == brokers ]]; }; stub_cluster_prepare() { :; }; stub_cluster_end() { :; }; stub_cluster_remove() { :; }
+stub_running() { [[ -f $STATE/runs ]]; }
+stub_boot() { call boot && : >"$STATE/runs"; }
+stub_boot_again() { call boot_again && : >"$STATE/runs"; }
+stub_cut() { call cut && rm "$STATE/runs"; }
+stub_remove() { call remove; }
+cluster_await() { :; }
+`
+
+func TestAClusterWhoseScriptWasKilled(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct{ first, killed, then, want string }{
+		"a start":               {":", "KILL_AT='boot 2' && cluster start c", "start", "cut 1 remove 1 remove 2 remove 3 boot 1 boot 2 boot 3"},
+		"a start, then removed": {":", "KILL_AT='boot 2' && cluster start c", "remove", "cut 1 remove 1 remove 2 remove 3"},
+		"a removal":             {"cluster start c", "KILL_AT='remove 2' && cluster remove c", "start", "boot 1 boot 2 boot 3"},
+		"a stop":                {"cluster start c", "KILL_AT='cut 2' && cluster stop c", "start", "boot_again 1"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			f := newFolder(t, "hack/lib.sh", "hack/brokers/cluster.sh")
+			f.mustRun(t, clusterOfStubs+test.first)
+			if output, succeeded := f.bash(t, clusterOfStubs+test.killed); succeeded {
+				t.Fatalf("it was not killed:\n%s", output)
+			}
+			got := strings.Join(strings.Fields(f.mustRun(t, clusterOfStubs+"cluster "+test.then+" c")), " ")
+			if got != test.want {
+				t.Errorf("the calls are %q, want %q", got, test.want)
+			}
+		})
+	}
+}
