@@ -7,8 +7,16 @@ debian_available() { [[ $(uname) == Linux ]] && have apt-get && have dpkg-deb; }
 debian_mirror() {
   local sources
   sources=$(cat /etc/apt/sources.list /etc/apt/sources.list.d/*.list /etc/apt/sources.list.d/*.sources 2>/dev/null || true)
-  sources=$(sed -nE 's#^(URIs:|deb( \[[^]]*\])?)[[:space:]]+([a-z]+://[^[:space:]]*/debian)/?([[:space:]].*)?$#\3#p' <<<"$sources" | head -n 1)
-  echo "${WARREN_DEBIAN_MIRROR:-$sources}"
+  echo "${WARREN_DEBIAN_MIRROR:-$(debian_mirror_in <<<"$sources")}"
+}
+
+# debian_mirror_in prints the mirror among the sources of apt on standard input. It prefers the path /debian, because archives of others,
+# such as https://download.docker.com/linux/debian, have longer paths.
+debian_mirror_in() {
+  local mirrors
+  mirrors=$(sed -nE 's#^(URIs:|deb( \[[^]]*\])?)[[:space:]]+([a-z]+://[^[:space:]]*/debian)/?([[:space:]].*)?$#\3#p')
+  mirrors=$(grep -E '://[^/]+/debian$' <<<"$mirrors" || echo "$mirrors")
+  echo "${mirrors%%$'\n'*}"
 }
 
 # debian_apt SUITE FOLDER ARGUMENT… runs an apt-get that uses only that suite, writes only to the folder, and treats no package as

@@ -95,6 +95,27 @@ func (f folder) mustRun(t *testing.T, commands string) string {
 	return output
 }
 
+func TestTheMirrorOfDebian(t *testing.T) {
+	t.Parallel()
+	f := newFolder(t, "hack/lib.sh", "hack/debian.sh")
+	const docker = "deb [arch=amd64 signed-by=/etc/apt/keyrings/docker.asc] https://download.docker.com/linux/debian bookworm stable\n"
+	for name, test := range map[string]struct{ sources, want string }{
+		"one line":                    {"deb http://deb.debian.org/debian bookworm main\n", "http://deb.debian.org/debian"},
+		"deb822":                      {"Types: deb\nURIs: http://deb.debian.org/debian/\nSuites: bookworm\n", "http://deb.debian.org/debian"},
+		"behind another archive":      {docker + "URIs: http://deb.debian.org/debian\n", "http://deb.debian.org/debian"},
+		"a mirror with a longer path": {"deb https://mirrors.example.com/pub/debian bookworm main\n", "https://mirrors.example.com/pub/debian"},
+		"no mirror":                   {"URIs: http://archive.ubuntu.com/ubuntu/\n", ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			got := strings.TrimSpace(f.mustRun(t, ". hack/lib.sh; . hack/debian.sh; debian_mirror_in <<'END'\n"+test.sources+"END"))
+			if got != test.want {
+				t.Errorf("the mirror is %q, want %q", got, test.want)
+			}
+		})
+	}
+}
+
 // The cache must not keep a program whose copy failed, because no later run would replace it.
 func TestAFailedCopyIsNotCached(t *testing.T) {
 	t.Parallel()
