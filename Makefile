@@ -53,7 +53,7 @@ test-unit: ## Run the tests that need neither an API server nor a broker.
 
 .PHONY: test-e2e
 test-e2e: ## Run the suite test/e2e alone, with the newest RabbitMQ; TESTFLAGS='-ginkgo.focus "…"' picks specs.
-	hack/with-parts.sh apiserver newest -- go test -exec='$(CURDIR)/hack/run-test.sh' -race -count=1 -timeout=30m ./test/e2e $(TESTFLAGS)
+	hack/with-parts.sh apiserver newest -- go test -exec="'$(CURDIR)/hack/run-test.sh'" -race -count=1 -timeout=30m ./test/e2e $(TESTFLAGS)
 
 .PHONY: soak
 soak: ## Run a manager for WARREN_SOAK (2h) while resources are created and deleted and brokers fail; its memory must stay flat.
@@ -155,7 +155,7 @@ e2e-cluster: ## Follow docs/getting-started.md; install, upgrade and remove the 
 e2e-gitops: ## Deliver from a Git repository with the real Argo CD and Flux.
 	for tool in argocd source-controller kustomize-controller kustomize; do hack/tool.sh $$tool --help 2> >(grep '^tool: ' >&2) >/dev/null; done
 	hack/kubernetes.sh node >/dev/null
-	WARREN_TEST_PROCESSES=2 hack/with-parts.sh newest -- go test -exec='$(CURDIR)/hack/run-test.sh' -count=1 -timeout=20m \
+	WARREN_TEST_PROCESSES=2 hack/with-parts.sh newest -- go test -exec="'$(CURDIR)/hack/run-test.sh'" -count=1 -timeout=20m \
 		./test/gitops $(TESTFLAGS)
 
 .PHONY: fmt
@@ -294,10 +294,10 @@ undeploy: ## Remove the operator, its CRDs and every resource of Warren; the que
 .PHONY: overlay
 overlay:
 	@mkdir -p bin/overlay
-	@image='$(IMG)' version='newTag: latest'; \
+	@image='$(IMG)' version='newTag: "latest"'; \
 	case "$${image##*/}" in \
 		*@*) version="digest: $${image##*@}" image="$${image%@*}";; \
-		*:*) version="newTag: $${image##*:}" image="$${image%:*}";; \
+		*:*) version="newTag: \"$${image##*:}\"" image="$${image%:*}";; \
 	esac; \
 	printf '%s\n' 'resources: [../../config/default]' 'images:' \
 		"- {name: controller, newName: $$image, $$version}" >bin/overlay/kustomization.yaml

@@ -28,7 +28,7 @@ run_tests() {
 
 # run_parts is run_tests for packages whose results must not be cached, because their tests use real parts or files of another module.
 run_parts() {
-  local uncached=(-exec="$PWD/hack/run-test.sh" -shuffle=on -count=1)
+  local uncached=(-exec="'$PWD/hack/run-test.sh'" -shuffle=on -count=1)
   run_tests "$@"
 }
 
@@ -56,8 +56,8 @@ quick() {
   local longest=(./test/faults ./internal/rabbit/mover) last=(./test/e2e ./test/plugin)
   export WARREN_TEST_LABELS='!extended && !soak && !bench'
   run_parts cover-rabbit.out -short -p=3 -parallel=4 "${quiet[@]}" || status=1
-  local pure # beside the next ones, because these mostly wait
-  mapfile -t pure < <(pure)
+  local package pure=() # beside the next ones, because these mostly wait
+  while read -r package; do pure+=("$package"); done < <(pure)
   run_tests cover-pure.out -short -p=2 -skip='^Fuzz' "${pure[@]}" & # `make fuzz-seeds` runs the fuzz tests
   # shellcheck disable=SC2046 # packages have no spaces
   run_parts cover.out -short -p=3 "${longest[@]}" $(go list -f '{{if or .TestGoFiles .XTestGoFiles}}{{.ImportPath}}{{end}}' \

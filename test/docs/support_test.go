@@ -88,6 +88,25 @@ func TestJobsThatTestHaveAMirrorOfDebian(t *testing.T) {
 	}
 }
 
+// macOS has bash 3.2. Scripts for Linux alone may use more.
+func TestScriptsRunInTheBashOfMacOS(t *testing.T) {
+	t.Parallel()
+	newer := regexp.MustCompile(`\b(mapfile|readarray|(declare|local) -A|wait -n)\b|\$\{\w+(,,|\^\^)`)
+	scripts := 0
+	for _, file := range listFiles(t) {
+		if (!strings.HasPrefix(file, "hack/") || !strings.HasSuffix(file, ".sh")) && file != ".ci/run" || file == "hack/cluster/node.sh" {
+			continue
+		}
+		scripts++
+		if found := newer.FindString(read(t, file)); found != "" {
+			t.Errorf("%s uses %q, which needs bash 4", file, found)
+		}
+	}
+	if scripts < 30 {
+		t.Errorf("found only %d scripts", scripts)
+	}
+}
+
 // workflows returns the content of the workflows, by the names of their files.
 func workflows(t *testing.T) map[string]string {
 	t.Helper()

@@ -4,6 +4,7 @@ package scripts
 
 import (
 	"bytes"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -11,6 +12,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"sigs.k8s.io/yaml"
 )
 
 const root = "../.."
@@ -198,5 +201,48 @@ func TestAClusterWhoseScriptWasKilled(t *testing.T) {
 				t.Errorf("the calls are %q, want %q", got, test.want)
 			}
 		})
+	}
+}
+
+// A tag such as 1.0 is text, although YAML would read it as a number.
+func TestTheImageOfADeployment(t *testing.T) {
+	t.Parallel()
+	f := newFolder(t, "Makefile")
+	for image, want := range map[string]map[string]string{
+		"warren":                        {"newName": "warren", "newTag": "latest"},
+		"localhost:5000/warren:1.0":     {"newName": "localhost:5000/warren", "newTag": "1.0"},
+		"ghcr.io/warren-mq/warren:1e3":  {"newName": "ghcr.io/warren-mq/warren", "newTag": "1e3"},
+		"warren.local/warren@sha256:12": {"newName": "warren.local/warren", "digest": "sha256:12"},
+	} {
+		f.mustRun(t, "make --silent overlay IMG="+image)
+		var overlay struct{ Images []map[string]any }
+		if err := yaml.Unmarshal([]byte(f.read(t, "bin/overlay/kustomization.yaml")), &overlay); err != nil {
+			t.Fatalf("%s: %v", image, err)
+		}
+		got := map[string]any{"name": "controller"}
+		for field, value := range want {
+			got[field] = value
+		}
+		if len(overlay.Images) != 1 || !maps.Equal(overlay.Images[0], got) {
+			t.Errorf("%s: the images are %v, want %v", image, overlay.Images, got)
+		}
+	}
+}
+
+// go test splits the value of -exec at spaces.
+func TestACheckoutWithASpaceInItsPath(t *testing.T) {
+	t.Parallel()
+	f := newFolder(t, "Makefile", "hack/test.sh")
+	f.stub(t, "go", `[[ $1 != test ]] || printf '%s\n' "$@" | grep '^-exec=' || true`)
+	f.stub(t, "git", "exit 0")
+	f.write(t, "hack/with-parts.sh", "#!/usr/bin/env bash\nwhile [[ $1 != -- ]]; do shift; done; shift; \"$@\"\n")
+	f.write(t, "hack/tool.sh", "")
+	f.write(t, "hack/kubernetes.sh", "")
+	for _, command := range []string{"hack/test.sh extended", "make --silent test-e2e", "make --silent e2e-gitops"} {
+		for line := range strings.Lines(f.mustRun(t, command)) {
+			if want := "-exec='" + string(f) + "/hack/run-test.sh'\n"; line != want {
+				t.Errorf("%s: %q, want %q", command, line, want)
+			}
+		}
 	}
 }
