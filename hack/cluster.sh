@@ -26,7 +26,15 @@ set -euo pipefail
 
 STATE="$WARREN_CACHE/cluster/state"
 KUBECONFIG_FILE="$STATE/kubeconfig"
-if docker_available; then WAY=kind; else WAY=bare; fi
+if docker_available; then
+  WAY=kind
+else
+  WAY=bare
+  # A proxy does not reach the node.
+  NO_PROXY=${NO_PROXY:-${no_proxy:-}}
+  NO_PROXY=${NO_PROXY:+$NO_PROXY,}$NODE_ADDRESS,$HOST_ADDRESS
+  export NO_PROXY no_proxy=$NO_PROXY
+fi
 
 up() {
   local begin=$SECONDS

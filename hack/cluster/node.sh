@@ -7,6 +7,7 @@ HOST=${ADDRESS%/*}
 PATH="$PACKAGES/usr/sbin:$PACKAGES/usr/bin:$PATH"
 LD_LIBRARY_PATH=$(printf '%s:' "$PACKAGES"/usr/lib/*-linux-gnu*)
 export PATH LD_LIBRARY_PATH
+unset {http,https,all}_proxy {HTTP,HTTPS,ALL}_PROXY # the parts reach each other without a proxy
 
 # mounts redirects the usual folders of the programs to the folder of the cluster, or to memory.
 mounts() {

@@ -39,7 +39,8 @@ func TestEveryOption(t *testing.T) {
 			`"--zap-time-encoding=iso8601"]`},
 		{"Deployment", manager, container + ".env", `[{"name":"GOMEMLIMIT","value":"1843MiB"},` +
 			`{"name":"POD_NAMESPACE","valueFrom":{"fieldRef":{"fieldPath":"metadata.namespace"}}},` +
-			`{"name":"POD_NAME","valueFrom":{"fieldRef":{"fieldPath":"metadata.name"}}},{"name":"HTTPS_PROXY","value":"http://proxy:3128"}]`},
+			`{"name":"POD_NAME","valueFrom":{"fieldRef":{"fieldPath":"metadata.name"}}},{"name":"HTTPS_PROXY","value":"http://proxy:3128"},` +
+			`{"name":"NO_PROXY","value":"$(KUBERNETES_SERVICE_HOST),.svc"}]`},
 		{"Deployment", manager, container + ".resources.limits.memory", "2Gi"},
 		{"Deployment", manager, container + ".securityContext.readOnlyRootFilesystem", "true"},
 		{"Deployment", manager, container + ".volumeMounts[0].mountPath", "/etc/warren/metrics"},
