@@ -41,12 +41,20 @@ gone() {
   done
 }
 
-# finish PATTERN kills the matching processes, and removes the containers and the temporary files of the run.
+# labelled PATTERN COMMAND… prints the IDs of the containers or networks that docker COMMAND… lists, if their WARREN_RUN matches.
+labelled() {
+  docker "${@:2}" --format '{{.ID}} {{.Label "warren-run"}}' 2>/dev/null | awk -v mark="^$1\$" '$2 ~ mark { print $1 }'
+}
+
+# kind_node PATTERN prints the container of the cluster of hack/cluster.sh, if a matching WARREN_RUN has started it.
+kind_node() { ! grep -qsx -- "$1" "$WARREN_CACHE/cluster/state/run" || echo warren-control-plane; }
+
+# finish PATTERN kills the matching processes, and removes the containers, the networks and the temporary files of the run.
 finish() {
   while signal KILL "$1"; do sleep 0.1; done
   if have docker; then
-    docker ps -a --format '{{.ID}} {{.Label "warren-run"}}' 2>/dev/null | awk -v mark="^$1\$" '$2 ~ mark { print $1 }' |
-      xargs -r docker rm -f -v >/dev/null 2>&1
+    { labelled "$1" ps -a; kind_node "$1"; } | xargs -r docker rm -f -v >/dev/null 2>&1
+    labelled "$1" network ls | xargs -r docker network rm >/dev/null 2>&1
   fi
   rm -rf "$folder"
   remove_lost_data

@@ -63,7 +63,7 @@ docker_log_name() { echo "docker logs $(docker_name "$1")"; }
 docker_node_name() { echo "rabbit@node-$1"; }
 
 docker_cluster_prepare() {
-  docker network inspect "$PRIVATE" >/dev/null 2>&1 || docker network create "$PRIVATE" >/dev/null
+  docker network inspect "$PRIVATE" >/dev/null 2>&1 || docker network create --label "warren-run=${WARREN_RUN:-}" "$PRIVATE" >/dev/null
 }
 
 docker_cluster_end() { :; }

@@ -10,6 +10,7 @@ kind_tool() { "$HACK_DIR/tool.sh" kind "$@" --name warren; }
 kind_running() { [[ -f $KUBECONFIG_FILE ]] && docker inspect warren-control-plane >/dev/null 2>&1; }
 
 kind_up() {
+  echo "${WARREN_RUN:-}" >"$STATE/run" # hack/supervise.sh reads it
   kind_tool create cluster --kubeconfig "$KUBECONFIG_FILE" --wait 3m ${WARREN_KIND_IMAGE:+--image "$WARREN_KIND_IMAGE"} >&2
 }
 
@@ -30,7 +31,7 @@ kind_broker() {
   local begin=$SECONDS
   docker_provide 4.3 || die "cannot pull RabbitMQ; give this machine access to Docker Hub"
   docker start "$KIND_BROKER" 2>/dev/null ||
-    docker run --detach --name "$KIND_BROKER" --hostname "$KIND_BROKER" --network kind --publish 127.0.0.1::15672 "$(docker_image 4.3)"
+    docker run --detach --name "$KIND_BROKER" --label "warren-run=${WARREN_RUN:-}" --hostname "$KIND_BROKER" --network kind --publish 127.0.0.1::15672 "$(docker_image 4.3)"
   until docker exec "$KIND_BROKER" rabbitmq-diagnostics --quiet check_port_connectivity >/dev/null 2>&1; do
     ((SECONDS - begin < 180)) || { docker logs --tail 20 "$KIND_BROKER" >&2; die "RabbitMQ did not start; the end of its log is above"; }
     sleep 0.5
