@@ -14,6 +14,9 @@ in_copy() { git -C "$copy" -c core.hooksPath=/dev/null -c core.excludesFile=/dev
 git ls-files -z --cached --others --exclude-standard |
   while IFS= read -r -d '' file; do [[ ! -e $file ]] || printf '%s\0' "$file"; done |
   tar -c --null -T - | tar -x -C "$copy"
+# Git exports variables such as GIT_DIR to hooks. They must not lead the following commands to the caller's index.
+# shellcheck disable=SC2046 # one word per variable
+unset $(git rev-parse --local-env-vars)
 in_copy init -q
 in_copy add -A -f
 

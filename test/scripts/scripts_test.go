@@ -246,3 +246,18 @@ func TestACheckoutWithASpaceInItsPath(t *testing.T) {
 		}
 	}
 }
+
+// Git exports GIT_DIR to hooks of linked worktrees, and to the commands of a rebase.
+func TestVerifyLeavesTheIndexOfTheCallerAlone(t *testing.T) {
+	t.Parallel()
+	f := newFolder(t, "hack/lib.sh", "hack/verify.sh", "go.mod", "go.sum")
+	f.write(t, "Makefile", "generate manifests docs chart: ;\n")
+	f.stub(t, "go", "exit 0")
+	output := f.mustRun(t, `git init -q && git add Makefile hack go.mod go.sum
+		before=$(git ls-files --stage)
+		GIT_DIR=$PWD/.git hack/verify.sh
+		git -C . ls-files --stage | diff <(echo "$before") -`)
+	if !strings.Contains(output, "everything generated is fresh") {
+		t.Errorf("the output is %s", output)
+	}
+}
