@@ -32,7 +32,8 @@ var errConnectTimeout = errors.New("the broker did not answer for 30s")
 
 // Conn connects to a broker. It opens up to three connections when they are needed: one for consuming, one for copies of failed
 // messages, and one for Publish. So a broker that blocks publishers still accepts acks, and Publish never delays a copy. All
-// consumers of a process can share a Conn.
+// consumers of a process can share a Conn. A consumer opens its own connection for consuming once a request about its queue, such as
+// basic.consume, had no answer in time or an internal error, both of which end the shared connection. Its copies stay on the shared one.
 type Conn struct {
 	name      string
 	prefetch  int // the default of its consumers; 0 is none
@@ -123,7 +124,7 @@ func (c *Conn) dial(purpose string) func(context.Context, func(bool)) (transport
 	}
 }
 
-// use counts a consumer. The connections for consumers are closed when the last consumer calls release.
+// use counts a consumer. The shared connections for consumers are closed when the last consumer calls release.
 func (c *Conn) use() (release func()) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

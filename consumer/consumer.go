@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io/fs"
 	"reflect"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -34,6 +33,8 @@ type Consumer struct {
 	started          atomic.Bool
 	contract         atomic.Pointer[contract.Contract]
 	settings         atomic.Pointer[settings] // for the current contract
+	isolated         atomic.Bool              // once a request about the queue has cost the connection; see withTimeout
+	own              sharedConnection         // replaces that of the Conn once isolated
 	slots            chan struct{}
 	contractChecks   chan struct{} // requests to read the contract
 	permissionChecks chan struct{} // requests to check the permissions
@@ -68,6 +69,7 @@ func newConsumer(conn *Conn, source contract.Source, handle HandleFunc, options 
 	byConn := Option(func(s *settings) { s.connPrefetch = conn.prefetch })
 	c := &Consumer{
 		conn: conn, source: source, options: append([]Option{byConn}, options...), handle: handle,
+		own:            sharedConnection{connect: conn.consuming.connect},
 		contractChecks: make(chan struct{}, 1), permissionChecks: make(chan struct{}, 1), pauseChanges: make(chan struct{}, 1),
 		status: status{unanswered: errUnanswered},
 	}
@@ -79,53 +81,6 @@ func newConsumer(conn *Conn, source contract.Source, handle HandleFunc, options 
 		return nil, fmt.Errorf("consumer: %w", err)
 	}
 	return c, c.useContract(loaded)
-}
-
-// undecodable marks the error of a decoder.
-type undecodable struct{ error }
-
-func (u undecodable) Unwrap() error { return u.error }
-
-// ErrorType returns the result as text, as Verdict.ErrorType does.
-func (u undecodable) ErrorType() string { return string(contract.ResultUndecodable) }
-
-// Decode returns a handler for messages that are not JSON, for New and AddHandler. A message for which decode returns an error or
-// panics goes to the dead-letter queue without another attempt.
-func Decode[T any](decode func(*Delivery) (T, error), handle Handler[T]) Handler[[]byte] {
-	decodeInto := func(d *Delivery, body *T) (err error) {
-		*body, err = decode(d)
-		return err
-	}
-	decodeAndHandle := newHandleFunc(decodeInto, handle)
-	return func(ctx context.Context, m *Message[[]byte]) error { return decodeAndHandle(ctx, m.Delivery) }
-}
-
-func newHandleFunc[T any](decode func(d *Delivery, body *T) error, handle Handler[T]) HandleFunc {
-	return func(ctx context.Context, d *Delivery) error {
-		d.recordContext(ctx)
-		m := &Message[T]{Delivery: d}
-		if err := decodeSafely(decode, m); err != nil {
-			return undecodable{err}
-		}
-		return handle(ctx, m)
-	}
-}
-
-// decodeSafely turns a panic of the decoder into an error, because the same body would make it panic again.
-func decodeSafely[T any](decode func(d *Delivery, body *T) error, m *Message[T]) (err error) {
-	defer func() {
-		if cause := recover(); cause != nil {
-			err = fmt.Errorf("the decoder panicked: %v", cause)
-		}
-	}()
-	return decode(m.Delivery, &m.Body)
-}
-
-func chain(middleware []Middleware, handle HandleFunc) HandleFunc {
-	for _, wrap := range slices.Backward(middleware) {
-		handle = wrap(handle)
-	}
-	return handle
 }
 
 // useContract stores a contract and the settings that follow from it.
@@ -180,7 +135,7 @@ func (c *Consumer) Run(ctx context.Context) error {
 		return errors.New("consumer: Run was called before")
 	}
 	defer c.reporter.close()
-	defer c.conn.use()()
+	defer together(c.conn.use(), c.own.close)
 	defer c.setState(StateDisconnected, nil)
 	defer c.breaker.stop()
 	defer inBackground(ctx, c.checkPermissions, c.watchHandlers)()

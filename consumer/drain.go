@@ -1,7 +1,6 @@
 package consumer
 
 import (
-	"context"
 	"fmt"
 	"sync"
 	"time"
@@ -141,12 +140,4 @@ func (s *session) returnUnsettled() error {
 		}
 	}
 	return s.acker.returnAll()
-}
-
-// withTimeout runs a request, and kills the connection if the broker does not answer in time.
-func (s *session) withTimeout(limit time.Duration, request func() error) error {
-	ctx, cancel := context.WithTimeout(context.Background(), limit)
-	defer cancel()
-	defer context.AfterFunc(ctx, s.connection.Kill)()
-	return request()
 }

@@ -68,14 +68,15 @@ type arrival struct {
 func (c *Consumer) open(ctx context.Context, current contract.Contract, given *settings) (*session, error) {
 	dialing, cancel := context.WithTimeoutCause(ctx, connectTimeout, errConnectTimeout)
 	defer cancel()
-	connection, err := c.conn.consuming.get(dialing)
+	connection, err := c.connection().get(dialing)
 	if err != nil {
 		return nil, fmt.Errorf("connect: %w", err)
 	}
 	limit, cancel := context.WithTimeout(context.WithoutCancel(ctx), connectTimeout)
 	defer cancel()
 	c.compareVirtualHosts(connection, current, given.logger)
-	defer context.AfterFunc(limit, connection.Kill)() // channel requests have no timeout of their own
+	stopLimit := context.AfterFunc(limit, connection.Kill) // channel requests have no timeout of their own
+	defer stopLimit()
 	closed, cancelled := make(chan *amqp.Error, 1), make(chan string, 1)
 	channel, err := connection.ConsumingChannel(closed, cancelled)
 	if err != nil {
@@ -97,6 +98,7 @@ func (c *Consumer) open(ctx context.Context, current contract.Contract, given *s
 	}
 	s.qos = given.prefetch
 	c.setState(StateConsuming, nil)
+	stopLimit() // adjust has its own limit
 	if err := s.adjust(); err != nil {
 		s.lose(err)
 		return nil, consumeError(err, current)

@@ -30,7 +30,8 @@ type Broker struct {
 	forbidden    map[string]bool         // exchanges to which the user may not write
 	topics       map[contract.Route]bool // routing keys with which the user may not publish to an exchange
 	silent       map[string]bool         // queues whose messages are not confirmed
-	unanswered   map[string]bool         // methods that the broker does not answer
+	unanswered   map[string]bool         // methods that the broker does not answer, see Ignore
+	broken       map[string]bool         // queues whose consumers lose their connection
 	limit        *sizeLimit              // of messages; nil is none
 	published    []publication
 	expiring     map[*time.Timer]bool
@@ -65,7 +66,7 @@ func New(c contract.Contract) *Broker {
 	b := &Broker{
 		queues: map[string]*queue{}, connections: map[*connection]bool{},
 		refusing: map[string]bool{}, expiring: map[*time.Timer]bool{}, exchanges: map[string]bool{"": true}, forbidden: map[string]bool{},
-		silent: map[string]bool{}, topics: map[contract.Route]bool{}, unanswered: map[string]bool{},
+		silent: map[string]bool{}, topics: map[contract.Route]bool{}, unanswered: map[string]bool{}, broken: map[string]bool{},
 	}
 	b.Declare(c)
 	return b
@@ -187,11 +188,19 @@ func (b *Broker) Silence(name string, silent bool) {
 }
 
 // Ignore makes the broker answer no request of a method, "basic.consume", "basic.cancel", "channel.close", "confirm.select" or
-// "connection.close", or answer them again. A request that was not answered fails when its connection ends.
+// "connection.close", or answer them again. "basic.consume orders" and "basic.cancel orders" are the requests about one queue. A request
+// that was not answered fails when its connection ends.
 func (b *Broker) Ignore(method string, ignore bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.unanswered[method] = ignore
+}
+
+// Break makes a basic.consume of a queue close the connection with an internal error, as RabbitMQ does for a queue without a quorum.
+func (b *Broker) Break(queue string, broken bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.broken[queue] = broken
 }
 
 // Block blocks publishers, as an alarm does, or unblocks them.

@@ -58,11 +58,17 @@ func (ch *channel) check() error {
 
 func (ch *channel) Consume(name, tag string, _, _, _, _ bool, _ amqp.Table) (<-chan amqp.Delivery, error) {
 	ch.connection.awaitAnswer("basic.consume", nil)
+	ch.connection.awaitAnswer("basic.consume "+name, nil)
 	b := ch.broker
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if err := ch.check(); err != nil {
 		return nil, err
+	}
+	if b.broken[name] {
+		reason := serverError(amqp.InternalError, "INTERNAL_ERROR")
+		ch.connection.end(reason)
+		return nil, reason
 	}
 	q := b.queues[name]
 	if q == nil {
@@ -99,6 +105,7 @@ func (ch *channel) unackedOf(c *consumer) int {
 
 func (ch *channel) Cancel(tag string, _ bool) error {
 	ch.connection.awaitAnswer("basic.cancel", nil)
+	ch.connection.awaitAnswer("basic.cancel "+ch.queueOf(tag), nil)
 	b := ch.broker
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -113,6 +120,18 @@ func (ch *channel) Cancel(tag string, _ bool) error {
 		}
 	}
 	return nil
+}
+
+// queueOf returns the name of the queue of a consumer, or "".
+func (ch *channel) queueOf(tag string) string {
+	ch.broker.mu.Lock()
+	defer ch.broker.mu.Unlock()
+	for _, c := range ch.consumers {
+		if c.tag == tag {
+			return c.queue.name
+		}
+	}
+	return ""
 }
 
 func (ch *channel) removeConsumer(c *consumer) {
