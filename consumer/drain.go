@@ -54,7 +54,7 @@ func (s *session) drain() error {
 		early.Wait()
 		_ = s.returnUnsettled() // fails with the session
 		s.acker.close()
-		return s.channel.Close()
+		return s.closeChannel()
 	})
 	s.consumer.workers.current.CompareAndSwap(s, nil)
 	s.cancel(ErrDraining)

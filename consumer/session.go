@@ -174,7 +174,7 @@ func (s *session) ended() <-chan error { return s.over }
 // lose ends a session whose messages the broker takes back or has taken back.
 func (s *session) lose(cause error) {
 	s.invalidate(cause)
-	_ = s.withTimeout(closeTimeout, s.channel.Close) // the broker may have closed it
+	_ = s.withTimeout(closeTimeout, s.closeChannel) // the broker may have closed it
 }
 
 // invalidate makes a session settle nothing any more, and ends the contexts of its handlers and copies.

@@ -138,6 +138,13 @@ func (s *session) cancelSubscription() ([]arrival, error) {
 	return untouched, nil
 }
 
+// closeChannel closes the channel after a basic.consume or basic.cancel that is in flight: amqp091-go would mix up their answers.
+func (s *session) closeChannel() error {
+	s.subscribing <- struct{}{}
+	defer func() { <-s.subscribing }()
+	return s.channel.Close()
+}
+
 // errTooLate is the reason for returning a message without handling it.
 var errTooLate = errors.New("too little of the consumer timeout is left")
 
