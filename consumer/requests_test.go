@@ -135,3 +135,41 @@ func TestAChannelIsNotClosedBesideAnotherRequest(t *testing.T) {
 		})
 	}
 }
+
+// A batch that is collected returns after the basic.cancel of a pause, so a drain must cancel once more after many returns.
+func TestADrainDuringAPauseCancelsAgainAfterManyReturnsOfABatch(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		size     int
+		consumes int32
+	}{
+		"32 messages are unsettled": {17, 1},
+		"33 messages are unsettled": {18, 2},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				release := make(chan struct{})
+				b, counted := startCounted(t, contract.Default("orders"),
+					func(conn *consumer.Conn, source contract.Source, options ...consumer.Option) (*consumer.Consumer, error) {
+						return consumer.NewBatch(conn, source, test.size, time.Minute,
+							func(context.Context, *consumer.Batch[int]) error {
+								<-release
+								return nil
+							}, options...)
+					}, consumer.WithConcurrency(2))
+				for range test.size + 15 { // 15 wait for the rest of their batch
+					b.send(t, "7")
+				}
+				pass(time.Second)
+				b.consumer.Pause()
+				pass(time.Second)
+				b.stop()
+				close(release)
+				equal(t, "Run", nil, <-b.ended)
+				equal(t, "basic.consume was sent", test.consumes, counted.consumes.Load())
+				equal(t, "returned", 15, len(b.Messages("orders")))
+			})
+		})
+	}
+}

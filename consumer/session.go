@@ -37,7 +37,7 @@ type session struct {
 	stopped chan struct{} // closed when no further delivery is handled
 	stop    func()
 
-	active atomic.Int64 // deliveries that are handled or whose copies are published
+	active atomic.Int64 // deliveries that a worker has received and that are not settled
 	idle   chan struct{}
 
 	slots     chan struct{}

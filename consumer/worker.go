@@ -148,8 +148,9 @@ func (w *worker) receive() bool {
 	}
 }
 
-// keep adds a delivery to the next call of the handler.
+// keep adds a delivery to the next call of the handler. It is active from now on, because its settlement may follow a basic.cancel.
 func (w *worker) keep(next arrival) {
+	w.session.active.Add(1)
 	w.arrived = append(w.arrived, next)
 	w.waiting.Store(int64(len(w.arrived)))
 }
@@ -185,8 +186,7 @@ func (s *session) acquire(ctx context.Context) (release func(), err error) {
 // process calls the handler for the messages that have arrived, or returns them.
 func (w *worker) process() {
 	s := w.session
-	s.active.Add(int64(len(w.arrived))) // before isStopped, because a drain waits for active deliveries
-	if s.isStopped() {
+	if s.isStopped() { // after keep, because a drain waits for active deliveries
 		for _, next := range w.arrived {
 			s.settleAfterCancel(next.DeliveryTag, contract.VerbReturn)
 			s.deliveryDone()
