@@ -128,8 +128,13 @@ func (d *Delivery) Queue() string { return d.contract.Queue }
 // Attempt returns the number of this attempt, which is 1 for the first delivery.
 func (d *Delivery) Attempt() int { return d.progress.Attempt }
 
-// MaxAttempts returns how many attempts a message has in total.
-func (d *Delivery) MaxAttempts() int { return d.contract.MaxAttempts }
+// MaxAttempts returns how many attempts a message has in total. Under None it is 1.
+func (d *Delivery) MaxAttempts() int {
+	if d.contract.Strategy == contract.StrategyNone {
+		return 1
+	}
+	return d.contract.MaxAttempts
+}
 
 // IsLastAttempt reports whether the message goes to the dead-letter queue if the handler returns an error. If MaxAttempts changes in the
 // contract while the handler runs, the new number applies.

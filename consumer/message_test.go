@@ -53,6 +53,24 @@ func TestDeferrals(t *testing.T) {
 	})
 }
 
+// Under None, maxAttempts of the contract has no effect.
+func TestTheOnlyAttemptIsTheLastOne(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		current := contract.Default("orders")
+		current.Strategy, current.Tiers = contract.StrategyNone, nil
+		b := run(t, current, func(_ context.Context, m *consumer.Message[string]) error {
+			equal(t, "attempts", 1, m.MaxAttempts())
+			equal(t, "the last attempt", true, m.IsLastAttempt())
+			return io.EOF
+		})
+		b.send(t, "a")
+		pass(time.Second)
+		equal(t, "dead letters", []string{"a exhausted 1"}, b.dead())
+		equal(t, "Run", nil, b.end())
+	})
+}
+
 // A handler may change the headers that it forwards.
 func TestForwardHeaders(t *testing.T) {
 	t.Parallel()
