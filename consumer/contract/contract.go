@@ -151,6 +151,9 @@ func (c Contract) Validate() error {
 		refuse("maxAttempts is %d and must be at least 1", c.MaxAttempts)
 	}
 	c.validateTiers(refuse)
+	if c.Park == nil && (c.DeadLetterQueue != "" || c.RejectDeadLetters) {
+		refuse("park is missing: name the route to the dead-letter queue, or remove deadLetterQueue and rejectDeadLetters")
+	}
 	if c.Park != nil && c.Park.Exchange == "" && c.Park.RoutingKey == "" {
 		refuse("park.routingKey is missing: the default exchange needs the name of the dead-letter queue")
 	}

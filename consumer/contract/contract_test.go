@@ -62,6 +62,8 @@ func TestParseRefusesInvalidContracts(t *testing.T) {
 		"no consumer timeout":         {func(c *contract.Contract) { c.ConsumerTimeout = new(contract.Duration) }, "consumerTimeoutMilliseconds is less than 1"},
 		"a tier without a delay":      {func(c *contract.Contract) { c.Tiers[1].Delay = 0 }, "tiers[1].delayMilliseconds"},
 		"a tier without a route":      {func(c *contract.Contract) { c.Tiers[1].RoutingKey = "" }, "tiers[1].routingKey"},
+		"a DLQ without a route":       {func(c *contract.Contract) { c.Park, c.RejectDeadLetters = nil, false }, "park is missing: name the route to the dead-letter queue"},
+		"rejects without a route":     {func(c *contract.Contract) { c.Park, c.DeadLetterQueue = nil, "" }, "remove deadLetterQueue and rejectDeadLetters"},
 		"parking without a route":     {func(c *contract.Contract) { c.Park = &contract.Route{} }, "park.routingKey"},
 		"Reject that dead-letters":    {func(c *contract.Contract) { c.Strategy, c.Tiers = contract.StrategyReject, c.Tiers[:1] }, "rejectDeadLetters must be false"},
 		"a pause without an ID":       {func(c *contract.Contract) { c.Paused = &contract.Pause{Until: time.Now()} }, "paused.id or paused.until"},

@@ -27,7 +27,10 @@ func TestContractSchema(t *testing.T) {
 		"Requeue":                      {requeue, true},
 		"None without tiers":           {func(c map[string]any) { c["strategy"] = "None"; delete(c, "tiers") }, true},
 		"None with a tier":             {func(c map[string]any) { c["strategy"] = "None" }, true},
-		"no dead-letter queue":         {func(c map[string]any) { delete(c, "park"); delete(c, "deadLetterQueue") }, true},
+		"no dead-letter queue":         {noDeadLetters, true},
+		"an empty dead-letter queue":   {func(c map[string]any) { noDeadLetters(c); c["deadLetterQueue"] = "" }, true},
+		"a DLQ without park":           {func(c map[string]any) { noDeadLetters(c); c["deadLetterQueue"] = "orders.dlq" }, false},
+		"rejects without park":         {func(c map[string]any) { noDeadLetters(c); c["rejectDeadLetters"] = true }, false},
 		"park by the default exchange": {func(c map[string]any) { c["park"] = route("", "orders.dlq") }, true},
 		"a consumer timeout":           {func(c map[string]any) { c["consumerTimeoutMilliseconds"] = 60_000 }, true},
 		"a pause":                      {pause("k3v9q2m7xa", "2026-11-26T08:10:00.5+01:00"), true},
@@ -109,6 +112,12 @@ func reject(c map[string]any) {
 func requeue(c map[string]any) {
 	c["strategy"] = "Requeue"
 	delete(c, "tiers")
+}
+
+func noDeadLetters(c map[string]any) {
+	delete(c, "park")
+	delete(c, "deadLetterQueue")
+	c["rejectDeadLetters"] = false
 }
 
 func TestVectorsMatchTheirSchema(t *testing.T) {

@@ -118,7 +118,10 @@ func constrain(schema *jsonschema.Schema) error {
 			{"if": {"properties": {"strategy": {"const": "Publish"}}}, "then": {"required": ["tiers"], "properties": {"tiers": {"minItems": 1}}}},
 			{"if": {"properties": {"strategy": {"const": "Reject"}}}, "then": {"required": ["tiers"],
 				"properties": {"tiers": {"minItems": 1, "maxItems": 1}, "rejectDeadLetters": {"const": false}}}},
-			{"if": {"properties": {"strategy": {"const": "Requeue"}}}, "then": {"properties": {"tiers": {"maxItems": 0}}}}
+			{"if": {"properties": {"strategy": {"const": "Requeue"}}}, "then": {"properties": {"tiers": {"maxItems": 0}}}},
+			{"if": {"anyOf": [
+				{"required": ["deadLetterQueue"], "properties": {"deadLetterQueue": {"minLength": 1}}},
+				{"properties": {"rejectDeadLetters": {"const": true}}}]}, "then": {"required": ["park"]}}
 		]
 	}`
 	constraint := &jsonschema.Schema{}
