@@ -17,8 +17,11 @@ func (u undecodable) Unwrap() error { return u.error }
 func (u undecodable) ErrorType() string { return string(contract.ResultUndecodable) }
 
 // Decode returns a handler for messages that are not JSON, for New and AddHandler. A message for which decode returns an error or
-// panics goes to the dead-letter queue without another attempt.
+// panics goes to the dead-letter queue without another attempt. If an argument is nil, Decode returns nil, which New and AddHandler refuse.
 func Decode[T any](decode func(*Delivery) (T, error), handle Handler[T]) Handler[[]byte] {
+	if decode == nil || handle == nil {
+		return nil
+	}
 	decodeInto := func(d *Delivery, body *T) (err error) {
 		*body, err = decode(d)
 		return err

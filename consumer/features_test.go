@@ -563,6 +563,8 @@ func TestNewRefusesWrongArguments(t *testing.T) {
 		"a breaker without interval":  {contract.Default("orders"), []consumer.Option{consumer.WithBreaker(3, 0)}, "WithBreaker(3, 0s) must be positive"},
 		"a negative breaker":          {contract.Default("orders"), []consumer.Option{consumer.WithBreaker(-1, time.Second)}, "WithBreaker(-1, 1s) must be"},
 		"no logger":                   {contract.Default("orders"), []consumer.Option{consumer.WithLogger(nil)}, "must not be given nil"},
+		"no middleware":               {contract.Default("orders"), []consumer.Option{consumer.WithMiddleware(nil)}, "must not be given nil"},
+		"middleware with a nil in it": {contract.Default("orders"), []consumer.Option{consumer.WithMiddleware(consumer.AckAlways, nil)}, "must not be given nil"},
 	} {
 		if _, err := consumer.New(conn, test.contract, handle, test.options...); err == nil || !strings.Contains(err.Error(), test.want) {
 			t.Errorf("%s: want %q, got %v", name, test.want, err)
@@ -570,6 +572,37 @@ func TestNewRefusesWrongArguments(t *testing.T) {
 	}
 	if _, err := consumer.New[string](nil, contract.Default("orders"), handle); err == nil {
 		t.Error("New took no Conn")
+	}
+	decode := func(*consumer.Delivery) (string, error) { return "", nil }
+	for name, handle := range map[string]consumer.Handler[[]byte]{
+		"no handler":               nil,
+		"a decoder for no handler": consumer.Decode[string](decode, nil),
+		"no decoder":               consumer.Decode(nil, handle),
+	} {
+		if _, err := consumer.New(conn, contract.Default("orders"), handle); err == nil {
+			t.Errorf("New took %s", name)
+		}
+	}
+}
+
+func TestMuxRefusesWrongArguments(t *testing.T) {
+	t.Parallel()
+	mux, handle := consumer.NewMux(consumer.ByType), func(context.Context, *consumer.Message[string]) error { return nil }
+	consumer.AddHandler(mux, "placed", handle)
+	for name, test := range map[string]struct {
+		call func()
+		want string
+	}{
+		"no key":      {func() { consumer.NewMux(nil) }, "consumer: NewMux was given nil"},
+		"no handler":  {func() { consumer.AddHandler[string](mux, "note", nil) }, `consumer: AddHandler was given nil for "note"`},
+		"no decoder":  {func() { consumer.AddHandler(mux, "note", consumer.Decode(nil, handle)) }, `consumer: AddHandler was given nil for "note"`},
+		"a key twice": {func() { consumer.AddHandler(mux, "placed", handle) }, `consumer: AddHandler was called twice for "placed"`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			defer func() { equal(t, "panic", any(test.want), recover()) }()
+			test.call()
+		})
 	}
 }
 

@@ -11,8 +11,11 @@ type Mux struct {
 	handlers map[string]HandleFunc
 }
 
-// NewMux returns a Mux that selects handlers by a key, for example ByType or (*Delivery).OriginalRoutingKey.
+// NewMux returns a Mux that selects handlers by a key, for example ByType or (*Delivery).OriginalRoutingKey. It panics if key is nil.
 func NewMux(key func(*Delivery) string) *Mux {
+	if key == nil {
+		panic("consumer: NewMux was given nil")
+	}
 	return &Mux{key: key, handlers: map[string]HandleFunc{}}
 }
 
@@ -20,8 +23,11 @@ func NewMux(key func(*Delivery) string) *Mux {
 func ByType(d *Delivery) string { return d.Raw.Type }
 
 // AddHandler adds a handler for the messages with a key. Their bodies are decoded as JSON; see Decode for other encodings. It
-// must be called before Run. It panics if the key already has a handler.
+// must be called before Run. It panics if handle is nil, or if the key already has a handler.
 func AddHandler[T any](m *Mux, key string, handle Handler[T]) {
+	if handle == nil {
+		panic(fmt.Sprintf("consumer: AddHandler was given nil for %q", key))
+	}
 	if _, exists := m.handlers[key]; exists {
 		panic(fmt.Sprintf("consumer: AddHandler was called twice for %q", key))
 	}

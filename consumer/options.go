@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"time"
 
 	"github.com/warren-mq/warren/consumer/contract"
@@ -65,7 +66,7 @@ type HandleFunc func(context.Context, *Delivery) error
 // Middleware wraps the handling of a delivery.
 type Middleware func(next HandleFunc) HandleFunc
 
-// WithMiddleware adds middleware around the handler. The first is the outermost. Several calls add up.
+// WithMiddleware adds middleware around the handler. Middleware must not be nil. The first is the outermost. Several calls add up.
 func WithMiddleware(middleware ...Middleware) Option {
 	return func(s *settings) { s.middleware = append(s.middleware, middleware...) }
 }
@@ -217,6 +218,9 @@ func (s *settings) validate(limit time.Duration) error {
 	}
 	if s.logger == nil || s.failureText == nil {
 		refuse("WithLogger and WithFailureText must not be given nil")
+	}
+	if slices.ContainsFunc(s.middleware, func(wrap Middleware) bool { return wrap == nil }) {
+		refuse("WithMiddleware must not be given nil")
 	}
 	return errors.Join(wrong...)
 }
