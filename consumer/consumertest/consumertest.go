@@ -42,7 +42,8 @@ type Broker struct {
 }
 
 // New starts a consumer with a handler. It stops when the test ends or Stop is called. If the contract or an option is not valid,
-// New fails the test. Outside synctest.Test, delays take their real time, so use a contract with short ones.
+// New fails the test. Outside synctest.Test, delays take their real time, so use a contract with short ones. There, the end of the test
+// waits for running handlers, whose contexts end, for at most the drain timeout.
 func New[T any](tb testing.TB, c contract.Contract, handle consumer.Handler[T], options ...consumer.Option) *Broker {
 	tb.Helper()
 	return run(tb, c, func(conn *consumer.Conn) (*consumer.Consumer, error) {
@@ -77,7 +78,9 @@ func run(tb testing.TB, c contract.Contract, create func(*consumer.Conn) (*consu
 		broker.Close()
 		if b.bubble {
 			synctest.Wait()
+			return
 		}
+		_ = b.Stop() // a handler may use the test
 	})
 	return b
 }

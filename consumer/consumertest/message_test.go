@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -269,6 +270,27 @@ func TestRealTime(t *testing.T) {
 }
 
 // No consumer of the test takes the messages that a handler publishes to other queues.
+// A handler must not use the test or its parts, such as a database, after the end of the test.
+func TestTheConsumerHasStoppedAfterTheTest(t *testing.T) {
+	t.Parallel()
+	var b *consumertest.Broker
+	var ended atomic.Bool
+	t.Run("test", func(t *testing.T) {
+		began := make(chan struct{})
+		b = consumertest.New(t, contract.Default("orders"), func(ctx context.Context, _ *consumer.Message[string]) error {
+			close(began)
+			<-ctx.Done()
+			ended.Store(true)
+			return nil
+		})
+		b.Publish(consumer.Publishing{})
+		<-began
+	})
+	if state := b.Consumer().Health().State; state != consumer.StateDisconnected || !ended.Load() {
+		t.Errorf("state %s, the handler has ended: %t", state, ended.Load())
+	}
+}
+
 func TestWaitIgnoresMessagesInOtherQueues(t *testing.T) {
 	t.Parallel()
 	var conn *consumer.Conn
