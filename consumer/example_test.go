@@ -181,7 +181,10 @@ func ExampleDraining() {
 
 func ExampleRun() {
 	var orders, invoices *consumer.Consumer
-	if err := consumer.Run(context.Background(), orders, invoices); err != nil {
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, os.Interrupt)
+	err := consumer.Run(ctx, orders, invoices)
+	stop()
+	if err != nil {
 		log.Fatal(err)
 	}
 }
@@ -345,7 +348,10 @@ func ExampleNew_contractFile() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	if err := orders.Run(context.Background()); err != nil { // waits until the file exists
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, os.Interrupt)
+	err = orders.Run(ctx) // waits until the file exists
+	stop()
+	if err != nil {
 		log.Fatal(err)
 	}
 }

@@ -4,6 +4,8 @@ import (
 	"context"
 	"log"
 	"os"
+	"os/signal"
+	"syscall"
 
 	"github.com/warren-mq/warren/consumer"
 	"github.com/warren-mq/warren/consumer/contract"
@@ -19,7 +21,10 @@ func ExampleWith() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	if err := orders.Run(context.Background()); err != nil {
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, os.Interrupt)
+	err = orders.Run(ctx)
+	stop()
+	if err != nil {
 		log.Fatal(err)
 	}
 }
