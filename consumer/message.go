@@ -125,7 +125,8 @@ func (d *Delivery) String() string {
 // Queue returns the name of the main queue.
 func (d *Delivery) Queue() string { return d.contract.Queue }
 
-// Attempt returns the number of this attempt, which is 1 for the first delivery.
+// Attempt returns the number of this attempt, which is 1 for the first delivery. Under Reject it is above MaxAttempts if the broker did not
+// accept the message in the dead-letter queue.
 func (d *Delivery) Attempt() int { return d.progress.Attempt }
 
 // MaxAttempts returns how many attempts a message has in total. Under None it is 1.

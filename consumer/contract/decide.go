@@ -207,7 +207,8 @@ func (c Contract) park(f Facts, o Outcome, kind FailureKind) Action {
 	}
 	route := *c.Park
 	action := Action{Verb: VerbPublish, Kind: kind, GivenUp: true, Route: &route, Headers: c.failedCopyOf(f, o, failed, kind)}
-	if c.RejectDeadLetters || c.Strategy == StrategyReject { // under Reject the message waits in the tier and is parked afterwards
+	// Under Reject the message waits in the tier. Then it is handled again, as an attempt above MaxAttempts, and parked if that fails.
+	if c.RejectDeadLetters || c.Strategy == StrategyReject {
 		action.Otherwise = VerbReject
 	}
 	return action

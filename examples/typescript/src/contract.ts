@@ -204,7 +204,7 @@ function giveUp(contract: Contract, delivery: Delivery, outcome: Outcome, kind: 
   return {
     verb: "publish", kind, givenUp: true, route: routeOf(contract.park),
     headers: failedCopyHeaders(contract, delivery, outcome, failed, kind),
-    // Under Reject a rejected message waits in the tier, and is parked when it comes back.
+    // Under Reject a rejected message waits in the tier, and is handled again when it comes back.
     ...((contract.rejectDeadLetters || contract.strategy === "Reject") && { otherwise: "reject" as const }),
   };
 }
