@@ -32,8 +32,8 @@ var errConnectTimeout = errors.New("the broker did not answer for 30s")
 
 // Conn connects to a broker. It opens up to three connections when they are needed: one for consuming, one for copies of failed
 // messages, and one for Publish. So a broker that blocks publishers still accepts acks, and Publish never delays a copy. All
-// consumers of a process can share a Conn. A consumer opens its own connection for consuming once a request about its queue, such as
-// basic.consume, had no answer in time or an internal error, both of which end the shared connection. Its copies stay on the shared one.
+// consumers of a process can share a Conn. A consumer opens its own connection for consuming for some minutes after a request about its
+// queue, such as basic.consume, had no answer in time or an internal error. Both end the connection. Its copies stay on the shared one.
 type Conn struct {
 	name      string
 	prefetch  int // the default of its consumers; 0 is none
@@ -140,8 +140,8 @@ func (c *Conn) use() (release func()) {
 	}
 }
 
-// Close closes all connections. Connections for consumers are also closed when the last consumer has ended, so Close is needed
-// only after Publish.
+// Close closes the shared connections. Those for consumers are also closed when the last consumer has ended, so Close is needed only
+// after Publish. A connection of one consumer is closed when its Run returns.
 func (c *Conn) Close() {
 	together(c.consuming.close, c.copies.close, c.applications.close)
 }

@@ -33,8 +33,8 @@ type Consumer struct {
 	started          atomic.Bool
 	contract         atomic.Pointer[contract.Contract]
 	settings         atomic.Pointer[settings] // for the current contract
-	isolated         atomic.Bool              // once a request about the queue has cost the connection; see withTimeout
-	own              sharedConnection         // replaces that of the Conn once isolated
+	isolatedAt       atomic.Int64             // Unix time in ns when a request about the queue last cost the connection; see withTimeout
+	own              sharedConnection         // replaces that of the Conn while isolated
 	slots            chan struct{}
 	contractChecks   chan struct{} // requests to read the contract
 	permissionChecks chan struct{} // requests to check the permissions

@@ -70,6 +70,7 @@ func (c *Consumer) open(ctx context.Context, current contract.Contract, given *s
 	defer cancel()
 	connection, err := c.connection().get(dialing)
 	if err != nil {
+		c.shareAgain(err)
 		return nil, fmt.Errorf("connect: %w", err)
 	}
 	limit, cancel := context.WithTimeout(context.WithoutCancel(ctx), connectTimeout)

@@ -269,7 +269,6 @@ func TestRealTime(t *testing.T) {
 	}
 }
 
-// No consumer of the test takes the messages that a handler publishes to other queues.
 // A handler must not use the test or its parts, such as a database, after the end of the test.
 func TestTheConsumerHasStoppedAfterTheTest(t *testing.T) {
 	t.Parallel()
@@ -291,6 +290,7 @@ func TestTheConsumerHasStoppedAfterTheTest(t *testing.T) {
 	}
 }
 
+// No consumer of the test takes the messages that a handler publishes to other queues.
 func TestWaitIgnoresMessagesInOtherQueues(t *testing.T) {
 	t.Parallel()
 	var conn *consumer.Conn

@@ -17,24 +17,25 @@ import (
 
 // Broker is an in-memory broker. Create it with New.
 type Broker struct {
-	mu           sync.Mutex
-	queues       map[string]*queue
-	bindings     []binding
-	connections  map[*connection]bool
-	blocked      bool
-	unblocked    chan struct{} // closed when the broker unblocks publishers
-	dials        int
-	refusing     map[string]bool         // queues that refuse messages
-	keepRefusing bool                    // whether a channel keeps refusing messages for a queue that has refused one
-	exchanges    map[string]bool         // existing exchanges by name
-	forbidden    map[string]bool         // exchanges to which the user may not write
-	topics       map[contract.Route]bool // routing keys with which the user may not publish to an exchange
-	silent       map[string]bool         // queues whose messages are not confirmed
-	unanswered   map[string]bool         // methods that the broker does not answer, see Ignore
-	broken       map[string]bool         // queues whose consumers lose their connection
-	limit        *sizeLimit              // of messages; nil is none
-	published    []publication
-	expiring     map[*time.Timer]bool
+	mu             sync.Mutex
+	queues         map[string]*queue
+	bindings       []binding
+	connections    map[*connection]bool
+	blocked        bool
+	unblocked      chan struct{} // closed when the broker unblocks publishers
+	dials          int
+	refusing       map[string]bool         // queues that refuse messages
+	maxConnections int                     // zero is no limit
+	keepRefusing   bool                    // whether a channel keeps refusing messages for a queue that has refused one
+	exchanges      map[string]bool         // existing exchanges by name
+	forbidden      map[string]bool         // exchanges to which the user may not write
+	topics         map[contract.Route]bool // routing keys with which the user may not publish to an exchange
+	silent         map[string]bool         // queues whose messages are not confirmed
+	unanswered     map[string]bool         // methods that the broker does not answer, see Ignore
+	broken         map[string]bool         // queues whose consumers lose their connection
+	limit          *sizeLimit              // of messages; nil is none
+	published      []publication
+	expiring       map[*time.Timer]bool
 }
 
 type publication struct {
@@ -124,6 +125,13 @@ func (b *Broker) ForbidTopic(exchange, routingKey string) {
 	b.topics[contract.Route{Exchange: exchange, RoutingKey: routingKey}] = true
 }
 
+// Connections returns the number of open connections.
+func (b *Broker) Connections() int {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return len(b.connections)
+}
+
 // Channels returns how many channels are open.
 func (b *Broker) Channels() (count int) {
 	b.mu.Lock()
@@ -194,6 +202,13 @@ func (b *Broker) Ignore(method string, ignore bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.unanswered[method] = ignore
+}
+
+// LimitConnections makes the broker refuse more connections; zero is no limit.
+func (b *Broker) LimitConnections(limit int) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.maxConnections = limit
 }
 
 // Break makes a basic.consume of a queue close the connection with an internal error, as RabbitMQ does for a queue without a quorum.

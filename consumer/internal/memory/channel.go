@@ -56,17 +56,25 @@ func (ch *channel) check() error {
 	return nil
 }
 
+// checkAnswer is check for a request that was in flight. amqp091-go returns the reason of the broker to each of them.
+func (ch *channel) checkAnswer() error {
+	if reason := ch.connection.reason; reason != nil && reason.Server {
+		return reason
+	}
+	return ch.check()
+}
+
 func (ch *channel) Consume(name, tag string, _, _, _, _ bool, _ amqp.Table) (<-chan amqp.Delivery, error) {
 	ch.connection.awaitAnswer("basic.consume", nil)
 	ch.connection.awaitAnswer("basic.consume "+name, nil)
 	b := ch.broker
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if err := ch.check(); err != nil {
+	if err := ch.checkAnswer(); err != nil {
 		return nil, err
 	}
 	if b.broken[name] {
-		reason := serverError(amqp.InternalError, "INTERNAL_ERROR")
+		reason := serverError(amqp.InternalError, "INTERNAL_ERROR - failed consuming from quorum queue '%s' in vhost '/': noproc", name)
 		ch.connection.end(reason)
 		return nil, reason
 	}
@@ -109,7 +117,7 @@ func (ch *channel) Cancel(tag string, _ bool) error {
 	b := ch.broker
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if err := ch.check(); err != nil {
+	if err := ch.checkAnswer(); err != nil {
 		return err
 	}
 	for _, c := range ch.consumers {

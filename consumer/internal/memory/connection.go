@@ -17,6 +17,9 @@ func (b *Broker) Dial(ctx context.Context, name string, blocked func(bool)) (tra
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.dials++
+	if b.maxConnections > 0 && len(b.connections) >= b.maxConnections {
+		return nil, serverError(amqp.NotAllowed, "NOT_ALLOWED - connection limit (%d) is reached", b.maxConnections)
+	}
 	c := &connection{broker: b, name: name, blocked: blocked, ended: make(chan struct{})}
 	b.connections[c] = true
 	return c, nil
@@ -31,6 +34,7 @@ type connection struct {
 	// publishes is set by the first publish. Only such connections are blocked; then the broker does not read from them.
 	publishes bool
 	closed    bool
+	reason    *amqp.Error // why it was closed
 	ended     chan struct{}
 }
 
@@ -130,7 +134,7 @@ func (c *connection) end(reason *amqp.Error) {
 	if c.closed {
 		return
 	}
-	c.closed = true
+	c.closed, c.reason = true, reason
 	close(c.ended)
 	delete(c.broker.connections, c)
 	c.blocked(false)
