@@ -87,7 +87,7 @@ func readiness(
 	case len(open) > 0 && policy == v1alpha1.DriftPolicyReport:
 		return conditions.False(v1alpha1.ReasonDrifted, describeChanges(open)), conditions.Stalled
 	case blocked:
-		message := fmt.Sprintf("%s. Until then nothing new is declared except sources: %s",
+		message := fmt.Sprintf("%s. Until then nothing new is declared, and sources only if nothing else is missing: %s",
 			recreationMessage(comparison.Changes, nil), describeChanges(open))
 		return conditions.False(v1alpha1.ReasonRecreationRequired, message), conditions.Stalled
 	case len(open) > 0:

@@ -68,6 +68,8 @@ type Comparison struct {
 	Unlisted int
 	// Upgraded is true if every object that requires recreation has the form that this spec has on an older RabbitMQ.
 	Upgraded bool
+	// OlderIncomplete is true if that form lacks an object other than a source.
+	OlderIncomplete bool
 	// WarrenRecreates: Warren recreates queues itself, so it first declares the objects that the new queues need.
 	WarrenRecreates bool
 }

@@ -145,16 +145,12 @@ func (d decision) actionFor(missing Entry) Action {
 }
 
 // precedesRecreation reports whether Warren declares or binds a new object before it recreates a queue. A new exchange or queue must
-// not have existed before. A binding of a source waits, unless only a broker upgrade explains the difference: the topology works then if
-// no object is missing that waits itself.
+// not have existed before. A binding of a source waits, unless only a broker upgrade explains the difference and the older topology works.
 // Other bindings come first, because the recreated main queue may dead-letter through them.
 func (d decision) precedesRecreation(missing Entry) bool {
 	switch {
 	case d.comparison.Upgraded:
-		return missing.Role == v1alpha1.RoleSource && !slices.ContainsFunc(d.comparison.Entries, func(entry Entry) bool {
-			return entry.State == v1alpha1.StateMissing && entry.Binding == nil && entry.Role != v1alpha1.RoleSource &&
-				!d.known.WasInSync(entry.ID(), entry.Hash)
-		})
+		return missing.Role == v1alpha1.RoleSource && !d.comparison.OlderIncomplete
 	case !d.comparison.WarrenRecreates:
 		return false
 	}

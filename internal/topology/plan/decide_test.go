@@ -228,14 +228,19 @@ func TestDecide(t *testing.T) {
 // The ConsumerQueue is new, and its queues are in the form for an older RabbitMQ. Dead letters would be lost.
 func TestAfterAnUpgradeANewSourceWaitsForTheDeadLetterExchange(t *testing.T) {
 	t.Parallel()
-	told := plantest.Scenario{
-		Was: `{retry: {strategy: Reject}}`, From: topologytest.V313, On: topologytest.V40,
-		Spec: `{retry: {strategy: Reject}, bindings: [{exchange: {name: events, type: topic}, routingKeys: [order.placed]}]}`,
-		Then: func(o vhost.Observed) { topologytest.DropExchange(&o, "orders.dlx") },
-	}.Play(t)
-	topologytest.Equal(t, "upgraded", true, told.Comparison.Upgraded)
-	got := plan.Decide(told.Comparison, topology.Inventory{}, "")
-	topologytest.Equal(t, "plan", []string{}, planned(got), cmpopts.EquateEmpty())
+	for name, drop := range map[string]func(o vhost.Observed){
+		"the exchange":           func(o vhost.Observed) { topologytest.DropExchange(&o, "orders.dlx") },
+		"the dead-letter queue":  func(o vhost.Observed) { topologytest.DropQueue(&o, "orders.dlq") },
+		"the binding of the two": func(o vhost.Observed) { topologytest.UnbindFrom(&o, "orders.dlx", "orders.dlq") },
+	} {
+		told := plantest.Scenario{
+			Was: `{retry: {strategy: Reject}}`, From: topologytest.V313, On: topologytest.V40, Then: drop,
+			Spec: `{retry: {strategy: Reject}, bindings: [{exchange: {name: events, type: topic}, routingKeys: [order.placed]}]}`,
+		}.Play(t)
+		topologytest.Equal(t, name+": upgraded", true, told.Comparison.Upgraded)
+		got := plan.Decide(told.Comparison, topology.Inventory{}, "")
+		topologytest.Equal(t, name+": plan", []string{}, planned(got), cmpopts.EquateEmpty())
+	}
 }
 
 // The status names new objects before they are declared. If the declaration fails, the recreated queue must not dead-letter to an

@@ -24,6 +24,7 @@ func Diff(desired topology.Topology, observed vhost.Observed, input Input) Compa
 	}
 	older := matchingOlderVersion(comparison, observed, input.Older)
 	if comparison.Upgraded = older != nil; comparison.Upgraded {
+		comparison.OlderIncomplete = !works(*older, observed)
 		for i := range comparison.Entries {
 			if entry := &comparison.Entries[i]; entry.State == v1alpha1.StateRecreationRequired {
 				entry.OlderHash = older.HashOf(entry.ID())

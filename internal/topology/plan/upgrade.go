@@ -29,6 +29,23 @@ func matchingOlderVersion(comparison Comparison, observed vhost.Observed, onOlde
 	return nil
 }
 
+// works reports whether the broker has all objects of a topology, except for sources.
+func works(wanted topology.Topology, observed vhost.Observed) bool {
+	for _, exchange := range wanted.Exchanges {
+		if exchange.Role != v1alpha1.RoleSource && !observed.Has(exchange.ID()) {
+			return false
+		}
+	}
+	for _, queue := range wanted.Queues {
+		if !observed.Has(queue.ID()) {
+			return false
+		}
+	}
+	return !slices.ContainsFunc(wanted.Bindings, func(binding topology.Binding) bool {
+		return binding.Role != v1alpha1.RoleSource && !observed.Has(binding.ID())
+	})
+}
+
 // matches reports whether an observed exchange or queue matches a topology.
 func matches(wanted topology.Topology, id vhost.ID, observed vhost.Observed) bool {
 	if id.Kind == vhost.KindExchange {
