@@ -137,8 +137,11 @@ func (v *vhostScope) syncContract(ctx context.Context, outcome summary) error {
 			return err
 		}
 	}
+	if err := v.writeContract(ctx, v.cq.Spec.Contract.ConfigMap); err != nil {
+		return err
+	}
 	v.restored.Forget(v.key())
-	return v.writeContract(ctx, v.cq.Spec.Contract.ConfigMap)
+	return nil
 }
 
 // writeContract writes the ConfigMap, and records the written contract in the status.

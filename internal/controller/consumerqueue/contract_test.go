@@ -82,6 +82,18 @@ func TestADeletedContractIsRestoredWhileItsQueueWaitsToBeRecreated(t *testing.T)
 	w.settle()
 	topologytest.Equal(t, "contract", written.Data, w.configMap().Data)
 	topologytest.Equal(t, "Ready", "True RecreationPending", w.conditionOf(v1alpha1.ConditionReady))
+
+	foreign := w.configMap()
+	foreign.Labels = nil
+	if err := w.api.Update(t.Context(), foreign); err != nil {
+		t.Fatal(err)
+	}
+	w.settle()
+	w.clock.SetTime(w.clock.Now().Add(restoreInterval))
+	for range 2 {
+		w.settle()
+		topologytest.Equal(t, "Ready without the label", "False ContractNotWritten", w.conditionOf(v1alpha1.ConditionReady))
+	}
 }
 
 // A contract is written only if all queues exist.
