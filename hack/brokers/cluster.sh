@@ -65,7 +65,7 @@ cluster_node() {
 cluster_prepare() {
   local number
   cluster_folder "$CLUSTER"
-  if [[ -n $VERSION && -f $CLUSTER/unfinished ]]; then # its start was killed, so nodes can lack their configuration
+  if [[ -n $VERSION && -f $CLUSTER/unfinished ]]; then # its start or removal was killed
     (cluster_remove) # in a subshell, because it selects nodes
     VERSION=""
   fi
@@ -136,9 +136,13 @@ cluster_await() {
   done
 }
 
+# cluster_has NUMBER succeeds if the node exists. A script that is killed while it removes the cluster leaves some nodes.
+cluster_has() { [[ -f $CLUSTER/node-$1/$VERSION/endpoints ]]; }
+
 cluster_stop() {
   local number
   for number in "${NODES[@]}"; do
+    cluster_has "$number" || continue
     cluster_node "$number"
     ! "${BACKEND}_running" "$VERSION" || "${BACKEND}_cut" "$VERSION"
   done
@@ -147,15 +151,16 @@ cluster_stop() {
 
 cluster_remove() {
   local number
+  : >"$CLUSTER/unfinished" # after a kill, the next start removes the rest first
   cluster_stop
-  rm -f "$CLUSTER/version" # after a kill, the next start creates a new cluster
   for number in "${NODES[@]}"; do
+    cluster_has "$number" || continue
     cluster_node "$number"
     "${BACKEND}_remove" "$VERSION"
     rm -rf "$STATE"
   done
   "${BACKEND}_cluster_remove"
-  rm -rf "$CLUSTER/epmd" "$CLUSTER/cookie" "$CLUSTER/unfinished"
+  rm -rf "$CLUSTER/epmd" "$CLUSTER/cookie" "$CLUSTER/version" "$CLUSTER/unfinished"
 }
 
 cluster_eval_at_node() { "${BACKEND}_eval" "$VERSION" "$1"; }

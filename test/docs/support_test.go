@@ -91,7 +91,8 @@ func TestJobsThatTestHaveAMirrorOfDebian(t *testing.T) {
 // macOS has bash 3.2. Scripts for Linux alone may use more.
 func TestScriptsRunInTheBashOfMacOS(t *testing.T) {
 	t.Parallel()
-	newer := regexp.MustCompile(`\b(mapfile|readarray|(declare|local) -A|wait -n)\b|\$\{\w+(,,|\^\^)`)
+	newer := regexp.MustCompile(
+		`\b(mapfile|readarray|coproc)\b|\b(declare|local|typeset) -\w*[Ag]|\bwait -n\b|\[\[ -v |&>>|\|&|\$\{\w+(,|\^|@[A-Za-z]\})`)
 	scripts := 0
 	for _, file := range listFiles(t) {
 		if (!strings.HasPrefix(file, "hack/") || !strings.HasSuffix(file, ".sh")) && file != ".ci/run" || file == "hack/cluster/node.sh" {

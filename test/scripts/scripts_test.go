@@ -186,7 +186,8 @@ func TestAClusterWhoseScriptWasKilled(t *testing.T) {
 	for name, test := range map[string]struct{ first, killed, then, want string }{
 		"a start":               {":", "KILL_AT='boot 2' && cluster start c", "start", "cut 1 remove 1 remove 2 remove 3 boot 1 boot 2 boot 3"},
 		"a start, then removed": {":", "KILL_AT='boot 2' && cluster start c", "remove", "cut 1 remove 1 remove 2 remove 3"},
-		"a removal":             {"cluster start c", "KILL_AT='remove 2' && cluster remove c", "start", "boot 1 boot 2 boot 3"},
+		"a removal":             {"cluster start c", "KILL_AT='remove 2' && cluster remove c", "start", "remove 2 remove 3 boot 1 boot 2 boot 3"},
+		"a removal, removed":    {"cluster start c", "KILL_AT='remove 2' && cluster remove c", "remove", "remove 2 remove 3"},
 		"a stop":                {"cluster start c", "KILL_AT='cut 2' && cluster stop c", "start", "boot_again 1"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -239,7 +240,11 @@ func TestACheckoutWithASpaceInItsPath(t *testing.T) {
 	f.write(t, "hack/tool.sh", "")
 	f.write(t, "hack/kubernetes.sh", "")
 	for _, command := range []string{"hack/test.sh extended", "make --silent test-e2e", "make --silent e2e-gitops"} {
-		for line := range strings.Lines(f.mustRun(t, command)) {
+		output := f.mustRun(t, command)
+		if output == "" {
+			t.Errorf("%s runs no test", command)
+		}
+		for line := range strings.Lines(output) {
 			if want := "-exec='" + string(f) + "/hack/run-test.sh'\n"; line != want {
 				t.Errorf("%s: %q, want %q", command, line, want)
 			}
