@@ -48,8 +48,8 @@ type queueStats struct {
 	user, operator vhost.Arguments
 }
 
-// CheckEligible fails with ErrUnprovable if a queue cannot be proven empty because of its type, its arguments, or a policy in effect.
-// It ignores a policy if it is not certain that the policy is in effect.
+// CheckEligible fails with ErrUnprovable if a queue cannot be proven empty because of its type, its arguments, or a policy in effect, and
+// with ErrUnproven if the queue has no leader or does not run. It ignores a policy if it is not certain that the policy is in effect.
 func CheckEligible(errs brokererr.Errors, queue string, info management.QueueInfo, policies []vhost.Policy) error {
 	now := &queueStats{QueueInfo: info}
 	if user, unclear := holdingPolicy(queue, WithoutFences(policies), false); unclear == "" {
