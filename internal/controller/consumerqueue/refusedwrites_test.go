@@ -117,3 +117,21 @@ func TestARefusedWriteBesideASuccessfulOne(t *testing.T) {
 	topologytest.Equal(t, "reason", "PermissionDenied", conditions.Ready(w.get().Status.Conditions).Reason)
 	topologytest.Equal(t, "refreshes", 1, w.broker.Refreshes()-before)
 }
+
+// A source binding brings messages. Without the dead-letter queue, the rejected ones would be lost.
+func TestNoSourceBindingBesideAFailedDeclaration(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, controllertest.ConsumerQueue(t, `{bindings: [{exchange: {name: shop}, routingKeys: [a]}]}`))
+	w.broker.Change(func(s *snapshot.Snapshot) { s.PutExchange("shop", vhost.Exchange{Type: "topic", Durable: true}) })
+	bound := func() []vhost.Binding {
+		observed, _ := w.broker.Observe(vhost.Selection{Queues: []string{"orders"}})
+		return observed.BindingsTo["orders"]
+	}
+	w.broker.Fail(vhost.QueueID("orders.dlq"), brokererr.ErrAccessRefused)
+	w.mustReconcile()
+	topologytest.Equal(t, "queues", []string{"orders"}, w.queueNames("orders", "orders.dlq"))
+	topologytest.Equal(t, "bindings", nil, bound())
+	w.broker.Fail(vhost.QueueID("orders.dlq"), nil)
+	w.mustReconcile()
+	topologytest.Equal(t, "bindings once the dead-letter queue is declared", []vhost.Binding{shopBinding}, bound())
+}
