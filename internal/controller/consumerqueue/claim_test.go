@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -20,6 +21,7 @@ import (
 	"github.com/warren-mq/warren/internal/controller/brokers"
 	"github.com/warren-mq/warren/internal/controller/conditions"
 	"github.com/warren-mq/warren/internal/controller/controllertest"
+	"github.com/warren-mq/warren/internal/controller/statuswriter"
 	"github.com/warren-mq/warren/internal/ownership"
 	"github.com/warren-mq/warren/internal/rabbit"
 	"github.com/warren-mq/warren/internal/rabbit/brokererr"
@@ -270,28 +272,87 @@ func withoutIntents(cq *v1alpha1.ConsumerQueue) *v1alpha1.ConsumerQueue {
 	return before
 }
 
-// The conflict with a ConsumerQueue that appears while another one waits for the lock is found before anything is claimed.
+// The conflict with a ConsumerQueue that appears while another one waits for the lock is found before anything is claimed. The connection
+// of another namespace may be opened only then.
 func TestAClaimFindsAConflictThatIsNew(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, controllertest.NewConsumerQueue(t, threeQueues))
-	manager := w.startWriting("")
-	v := w.vhostScope()
-	comparison := v.compare(t.Context())
-	decided := plan.Decide(comparison, v.known, v.cq.Spec.DriftPolicy)
+	for namespace, want := range map[string]string{
+		"shop": "ConsumerQueue shop/a-first-one ", "bank": `a ConsumerQueue in another namespace uses queue "orders" exclusively`,
+	} {
+		t.Run(namespace, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t, controllertest.NewConsumerQueue(t, threeQueues))
+			manager := w.startWriting("")
+			v := w.vhostScope()
+			comparison := v.compare(t.Context())
+			decided := plan.Decide(comparison, v.known, v.cq.Spec.DriftPolicy)
 
-	first := controllertest.Named(t, "shop", "a-first-one", `{queue: {name: orders}}`)
-	first.UID = "first"
-	if err := w.api.Create(t.Context(), first); err != nil {
-		t.Fatal(err)
+			first := controllertest.Named(t, namespace, "a-first-one", `{queue: {name: orders}}`)
+			first.UID = "first"
+			if err := w.api.Create(t.Context(), first); err != nil {
+				t.Fatal(err)
+			}
+			w.reconciler.index.Update(first)
+			if _, err := w.reconciler.pool.Ensure(brokers.ConnectionKey(first), time.Time{}, rabbit.Config{Owner: w.broker.Owner()}); err != nil {
+				t.Fatal(err)
+			}
+			conflict, err := v.claim(t.Context(), comparison, decided)
+			topologytest.Equal(t, "error", nil, err)
+			if conflict == nil || !strings.HasPrefix(conflict.Message, want) {
+				t.Errorf("conflict is %+v", conflict)
+			}
+			topologytest.Equal(t, "writes", 0, len(manager.written))
+			topologytest.Equal(t, "finalizers", 0, len(w.get().Finalizers))
+		})
 	}
-	w.reconciler.index.Update(first)
-	conflict, err := v.claim(t.Context(), comparison, decided)
-	topologytest.Equal(t, "error", nil, err)
-	if conflict == nil || !strings.HasPrefix(conflict.Message, "ConsumerQueue shop/a-first-one ") {
-		t.Errorf("conflict is %+v", conflict)
+}
+
+// The cache may still have the BrokerConnection with which the reconciliation began. Nothing is claimed through a BrokerConnection that may
+// disappear first.
+func TestAClaimNeedsAProtectedBrokerConnection(t *testing.T) {
+	t.Parallel()
+	for name, change := range map[string]func(w *world, bc *v1alpha1.BrokerConnection) error{
+		"its finalizer is missing": func(w *world, bc *v1alpha1.BrokerConnection) error {
+			bc.Finalizers = nil
+			return w.api.Update(w.t.Context(), bc)
+		},
+		"it is being deleted": func(w *world, bc *v1alpha1.BrokerConnection) error { return w.api.Delete(w.t.Context(), bc) },
+		"it is gone": func(w *world, bc *v1alpha1.BrokerConnection) error {
+			bc.Finalizers = nil
+			return errors.Join(w.api.Update(w.t.Context(), bc), w.api.Delete(w.t.Context(), bc))
+		},
+		"another one has its name": func(w *world, bc *v1alpha1.BrokerConnection) error {
+			bc.UID = "another"
+			return w.api.Update(w.t.Context(), bc)
+		},
+	} {
+		for whose, prepare := range map[string]func(w *world){
+			"a new ConsumerQueue": func(*world) {},
+			"a ConsumerQueue that lost its finalizer": func(w *world) {
+				w.mustReconcile()
+				cq := w.get()
+				cq.Finalizers = nil
+				if err := w.api.Update(w.t.Context(), cq); err != nil {
+					w.t.Fatal(err)
+				}
+			},
+		} {
+			t.Run(name+", for "+whose, func(t *testing.T) {
+				t.Parallel()
+				w := newWorld(t, controllertest.NewConsumerQueue(t, threeQueues))
+				prepare(w)
+				manager := w.startWriting("")
+				v := w.vhostScope()
+				comparison := v.compare(t.Context())
+				if err := change(w, w.connection()); err != nil {
+					t.Fatal(err)
+				}
+				_, err := v.claim(t.Context(), comparison, plan.Decide(comparison, v.known, v.cq.Spec.DriftPolicy))
+				topologytest.Equal(t, "the cache is stale", true, errors.Is(err, statuswriter.ErrStaleCache))
+				topologytest.Equal(t, "writes", 0, len(manager.written))
+			})
+		}
 	}
-	topologytest.Equal(t, "writes", 0, len(manager.written))
-	topologytest.Equal(t, "finalizers", 0, len(w.get().Finalizers))
 }
 
 // vhostScope returns the scope of a reconciliation that has not compared anything yet.
