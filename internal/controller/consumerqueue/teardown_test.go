@@ -159,20 +159,39 @@ func TestADeletionAsksAgainRightBeforeTheQueuesAreDeleted(t *testing.T) {
 	topologytest.Equal(t, "queues", all, w.queueNames(all...))
 }
 
-// The BrokerConnection leads to another cluster now, whose queues have the same names.
+// Another ConsumerQueue begins to use the dead-letter queue after the deleted one has decided to delete it.
+func TestADeletionLeavesAQueueToALatePeer(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, controllertest.NewConsumerQueue(t, `{retry: {policy: None}}`))
+	w.mustReconcile()
+	peer := controllertest.Named(t, "shop", "invoices", `{deadLetter: {queue: {name: orders.dlq}}}`)
+	w.broker.Change(func(s *snapshot.Snapshot) { s.DropQueue("orders") }) // so that the dead-letter queue is deleted first
+	w.broker.Interfere(func(*snapshot.Snapshot) { w.reconciler.index.Update(peer) })
+	want := []occurrence{{
+		corev1.EventTypeNormal, eventRetained, "Delete", `retained queue "orders.dlq": shared with ConsumerQueue shop/invoices`,
+	}}
+	topologytest.Equal(t, "Events", want, w.delete(), comparingOccurrences)
+	topologytest.Equal(t, "queues", []string{"orders.dlq"}, w.queueNames("orders", "orders.dlq"))
+}
+
+// The BrokerConnection leads to another cluster now, whose queues have the same names. One of them is missing there. It remains at the
+// old cluster, so the Event names it, too.
 func TestADeletionTouchesNoOtherCluster(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, controllertest.NewConsumerQueue(t, `{deletionPolicy: Delete}`))
 	w.mustReconcile()
 	another := vhost.Cluster{Name: "rabbit@another", Endpoint: "another:5672"}
 	w.broker.SetHealth(func(h *rabbit.Health) { h.Cluster, h.ClusterName = another, another.Name })
-	w.broker.Change(func(s *snapshot.Snapshot) { s.Cluster = another.Key() })
+	w.broker.Change(func(s *snapshot.Snapshot) {
+		s.Cluster = another.Key()
+		s.DropQueue("orders.retry.30s")
+	})
 	events := w.delete()
-	if len(events) != 1 || events[0].kind != corev1.EventTypeWarning || !strings.Contains(events[0].note, "the topology is in") {
+	if len(events) != 1 || events[0].kind != corev1.EventTypeWarning || !strings.Contains(events[0].note, "the topology is in") ||
+		!strings.Contains(events[0].note, `queue "orders.retry.30s"`) {
 		t.Errorf("Events: %v", events)
 	}
-	all := []string{"orders", "orders.dlq", "orders.retry.30s"}
-	topologytest.Equal(t, "queues", all, w.queueNames(all...))
+	topologytest.Equal(t, "queues", []string{"orders", "orders.dlq"}, w.queueNames("orders", "orders.dlq"))
 }
 
 // With deletionPolicy Delete, a tier of another client's main queue stays with its messages.
