@@ -282,6 +282,29 @@ func TestAPauseThatCannotBeWritten(t *testing.T) {
 	}
 }
 
+// The status asks for the pause, but the ConfigMap is no longer Warren's.
+func TestAPauseChangesNoConfigMapOfOthers(t *testing.T) {
+	t.Parallel()
+	for name, change := range map[string]func(*corev1.ConfigMap){
+		"it has another controller": func(c *corev1.ConfigMap) { c.OwnerReferences[0].UID = "another" },
+		"it has no label":           func(c *corev1.ConfigMap) { c.Labels = nil },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newPausableWorld(t)
+			found := w.configMap()
+			change(found)
+			if err := w.api.Update(t.Context(), found); err != nil {
+				t.Fatal(err)
+			}
+			w.settle() // records the pause
+			w.once()
+			topologytest.Equal(t, "the status has a pause", true, w.get().Status.Recreation.Pause != nil)
+			topologytest.Equal(t, "data", found.Data, w.configMap().Data)
+		})
+	}
+}
+
 // While the broker is unreachable, the condition keeps its message. A later refusal of the API server replaces the former one.
 func TestAPauseIsRefusedForAnotherReason(t *testing.T) {
 	t.Parallel()
