@@ -53,11 +53,13 @@ func (s *session) withTimeout(limit time.Duration, request func() error) error {
 }
 
 // isOwnFault reports whether the broker ended the connection because of the queue. amqp091-go returns the reason to every request in
-// flight on the connection, and RabbitMQ names the queue in it.
+// flight on the connection, and RabbitMQ names the queue in it. RabbitMQ replaces the end of a long reason by "...", even within the name.
 func (s *session) isOwnFault(err error) bool {
 	reply := new(amqp.Error)
 	if !errors.As(err, &reply) || reply.Code != amqp.InternalError {
 		return false
 	}
-	return !strings.Contains(reply.Reason, "queue '") || strings.Contains(reply.Reason, "queue '"+s.contract.Queue+"'")
+	_, named, isNamed := strings.Cut(reply.Reason, "queue '")
+	start, isCut := strings.CutSuffix(named, "...")
+	return !isNamed || strings.HasPrefix(named, s.contract.Queue+"'") || isCut && strings.HasPrefix(s.contract.Queue, start)
 }

@@ -1,6 +1,7 @@
 package consumer_test
 
 import (
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -10,43 +11,50 @@ import (
 	"github.com/warren-mq/warren/consumer/internal/memory"
 )
 
+// longName is the name of a queue. RabbitMQ cuts the reason of an internal error in the middle of the name.
+var longName = strings.Repeat("n", 220)
+
 // A queue that has lost its majority costs the connection of its consumer again and again.
 func TestAQueueThatDoesNotAnswerCostsTheConnectionOfOthersOnce(t *testing.T) {
 	t.Parallel()
-	for name, fail := range map[string]func(b *memory.Broker, failing bool){
-		"no answer to basic.consume": func(b *memory.Broker, failing bool) { b.Ignore("basic.consume invoices", failing) },
-		"no answer to basic.cancel":  func(b *memory.Broker, failing bool) { b.Ignore("basic.cancel invoices", failing) },
-		"an internal error":          func(b *memory.Broker, failing bool) { b.Break("invoices", failing) },
+	for name, test := range map[string]struct {
+		queue string
+		fail  func(b *memory.Broker, failing bool)
+	}{
+		"no answer to basic.consume":       {"invoices", func(b *memory.Broker, failing bool) { b.Ignore("basic.consume invoices", failing) }},
+		"no answer to basic.cancel":        {"invoices", func(b *memory.Broker, failing bool) { b.Ignore("basic.cancel invoices", failing) }},
+		"an internal error":                {"invoices", func(b *memory.Broker, failing bool) { b.Break("invoices", failing) }},
+		"an internal error of a long name": {longName, func(b *memory.Broker, failing bool) { b.Break(longName, failing) }},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
-				orders, invoices := startTwo(t, func(*memory.Broker) {})
+				orders, other, _ := startTwo(t, test.queue, func(*memory.Broker) {})
 				pass(time.Second)
-				fail(orders.Broker, true)
+				test.fail(orders.Broker, true)
 				for range 10 {
-					invoices.consumer.Pause()
+					other.consumer.Pause()
 					pass(30 * time.Second)
-					invoices.consumer.Resume()
+					other.consumer.Resume()
 					pass(30 * time.Second)
 				}
-				equal(t, "reconnects of the other consumer", 1, orders.consumer.Health().Reconnects)
-				fail(orders.Broker, false)
+				equal(t, "reconnects of the consumer of orders", 1, orders.consumer.Health().Reconnects)
+				test.fail(orders.Broker, false)
 				pass(time.Minute)
-				equal(t, "state", consumer.StateDelivering, invoices.consumer.Health().State)
+				equal(t, "state", consumer.StateDelivering, other.consumer.Health().State)
 				equal(t, "connections: two for consuming, one for copies", 3, orders.Connections())
 				pass(10 * time.Minute)
-				invoices.consumer.Pause()
+				other.consumer.Pause()
 				pass(time.Second)
 				orders.Cut()
-				invoices.consumer.Resume()
+				other.consumer.Resume()
 				pass(time.Minute)
 				equal(t, "connections ten minutes after the last failure", 1, orders.Connections())
-				equal(t, "Run", nil, invoices.end())
+				equal(t, "Run", nil, other.end())
 				pass(time.Minute)
-				equal(t, "reconnects of the other consumer in the end", 2, orders.consumer.Health().Reconnects)
+				equal(t, "reconnects of the consumer of orders in the end", 2, orders.consumer.Health().Reconnects)
 				equal(t, "channels in the end", 1, orders.Channels())
-				equal(t, "Run of the other consumer", nil, orders.end())
+				equal(t, "Run of the consumer of orders", nil, orders.end())
 			})
 		})
 	}
@@ -55,28 +63,37 @@ func TestAQueueThatDoesNotAnswerCostsTheConnectionOfOthersOnce(t *testing.T) {
 // RabbitMQ closes the connection because of one queue, while another consumer waits for an answer.
 func TestAConsumerIsNotIsolatedBecauseOfAnotherQueue(t *testing.T) {
 	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		orders, invoices := startTwo(t, func(b *memory.Broker) {
-			b.Ignore("basic.consume orders", true)
-			b.Break("invoices", true)
+	for name, queue := range map[string]string{"short name": "invoices", "long name": longName} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				orders, other, conn := startTwo(t, queue, func(b *memory.Broker) { b.Ignore("basic.consume orders", true) })
+				pass(time.Second)
+				other.consumer.Pause()
+				pass(time.Second)
+				orders.Break(queue, true)
+				other.consumer.Resume()
+				pass(100 * time.Millisecond) // less than the delay before the next attempt, which would have no answer in time
+				orders.Ignore("basic.consume orders", false)
+				orders.Break(queue, false)
+				pass(time.Minute)
+				equal(t, "connections: two for consuming, one for copies", 3, orders.Connections())
+				third := join(t, conn, "orders")
+				pass(time.Second)
+				equal(t, "connections with a third consumer", 3, orders.Connections())
+				equal(t, "Run", nil, other.end())
+				equal(t, "Run of the third consumer", nil, third.end())
+				equal(t, "Run of the consumer of orders", nil, orders.end())
+			})
 		})
-		pass(time.Second)
-		orders.Ignore("basic.consume orders", false)
-		orders.Break("invoices", false)
-		pass(time.Minute)
-		equal(t, "connections: two for consuming, one for copies", 3, orders.Connections())
-		equal(t, "Run", nil, invoices.end())
-		pass(time.Minute)
-		equal(t, "connections of the consumer of orders: the shared ones", 2, orders.Connections())
-		equal(t, "Run of the other consumer", nil, orders.end())
-	})
+	}
 }
 
 // The user may open no further connection. A consumer must not wait for its own one forever.
 func TestAConsumerSharesTheConnectionIfItMayNotOpenAnother(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		orders, invoices := startTwo(t, func(*memory.Broker) {})
+		orders, invoices, _ := startTwo(t, "invoices", func(*memory.Broker) {})
 		pass(time.Second)
 		orders.LimitConnections(orders.Connections())
 		orders.Break("invoices", true)
@@ -92,20 +109,24 @@ func TestAConsumerSharesTheConnectionIfItMayNotOpenAnother(t *testing.T) {
 	})
 }
 
-// startTwo starts consumers of orders and of invoices with one Conn.
-func startTwo(t *testing.T, prepare func(*memory.Broker)) (orders, invoices *fixture) {
+// startTwo starts consumers of orders and of another queue with one Conn.
+func startTwo(t *testing.T, queue string, prepare func(*memory.Broker)) (orders, other *fixture, shared *consumer.Conn) {
 	t.Helper()
-	var shared *consumer.Conn
 	orders = startWith(t, contract.Default("orders"), func(b *memory.Broker) {
-		b.Declare(contract.Default("invoices"))
+		b.Declare(contract.Default(queue))
 		prepare(b)
 	}, func(conn *consumer.Conn, source contract.Source, options ...consumer.Option) (*consumer.Consumer, error) {
 		shared = conn
 		return consumer.New(conn, source, ignore, options...)
 	})
-	invoices = startWith(t, contract.Default("invoices"), func(*memory.Broker) {},
+	return orders, join(t, shared, queue), shared
+}
+
+// join starts a consumer with a Conn of other consumers.
+func join(t *testing.T, shared *consumer.Conn, queue string) *fixture {
+	t.Helper()
+	return startWith(t, contract.Default(queue), func(*memory.Broker) {},
 		func(_ *consumer.Conn, source contract.Source, options ...consumer.Option) (*consumer.Consumer, error) {
 			return consumer.New(shared, source, ignore, options...)
 		})
-	return orders, invoices
 }

@@ -322,8 +322,13 @@ func (b *Broker) refusal(route contract.Route, content amqp.Publishing) *amqp.Er
 	return nil
 }
 
+// serverError shortens a long reason as RabbitMQ does.
 func serverError(code int, format string, arguments ...any) *amqp.Error {
-	return &amqp.Error{Code: code, Reason: fmt.Sprintf(format, arguments...), Server: true}
+	reason := fmt.Sprintf(format, arguments...)
+	if isLong(reason) {
+		reason = reason[:252] + "..."
+	}
+	return &amqp.Error{Code: code, Reason: reason, Server: true}
 }
 
 func (ch *channel) confirmAll() {
