@@ -11,6 +11,7 @@ import (
 	"os"
 	"path/filepath"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	amqp "github.com/rabbitmq/amqp091-go"
@@ -32,8 +33,9 @@ var errConnectTimeout = errors.New("the broker did not answer for 30s")
 
 // Conn connects to a broker. It opens up to three connections when they are needed: one for consuming, one for copies of failed
 // messages, and one for Publish. So a broker that blocks publishers still accepts acks, and Publish never delays a copy. All
-// consumers of a process can share a Conn. A consumer opens its own connection for consuming for some minutes after a request about its
+// consumers of a process can share a Conn. A consumer has its own connection for consuming until ten minutes after a request about its
 // queue, such as basic.consume, had no answer in time or an internal error. Both end the connection. Its copies stay on the shared one.
+// It drains before it returns to the shared connection, also if the broker refuses a connection because there are too many.
 type Conn struct {
 	name      string
 	prefetch  int // the default of its consumers; 0 is none
@@ -41,8 +43,9 @@ type Conn struct {
 	transport transport.Transport
 
 	consuming    sharedConnection
-	copies       *publisher // of failed messages
-	applications *publisher // for Publish
+	copies       *publisher   // of failed messages
+	applications *publisher   // for Publish
+	refusedAt    atomic.Int64 // Unix time in ns when the broker last refused a connection as not allowed; see isIsolated
 
 	mu    sync.Mutex
 	users int
@@ -103,9 +106,8 @@ func NewConn(credentials Credentials, options ...ConnOption) *Conn {
 		s.transport = &s.amqp
 	}
 	c := &Conn{name: s.name, prefetch: s.prefetch, hooks: s.hooks, transport: s.transport}
-	c.consuming.connect = func(ctx context.Context) (transport.Connection, error) {
-		return c.transport.Dial(ctx, c.name+" consumes", func(bool) {})
-	}
+	consume := c.dial("consumes")
+	c.consuming.connect = func(ctx context.Context) (transport.Connection, error) { return consume(ctx, func(bool) {}) }
 	c.copies, c.applications = newPublisher(c.dial("publishes copies")), newPublisher(c.dial("publishes"))
 	return c
 }
@@ -120,7 +122,9 @@ func clientName() string {
 
 func (c *Conn) dial(purpose string) func(context.Context, func(bool)) (transport.Connection, error) {
 	return func(ctx context.Context, blocked func(bool)) (transport.Connection, error) {
-		return c.transport.Dial(ctx, c.name+" "+purpose, blocked)
+		connection, err := c.transport.Dial(ctx, c.name+" "+purpose, blocked)
+		c.noteRefusal(err)
+		return connection, err
 	}
 }
 

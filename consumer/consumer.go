@@ -159,7 +159,7 @@ func (c *Consumer) Run(ctx context.Context) error {
 				retry.reset()
 			}
 		}
-		if errors.Is(err, errContractChanged) || errors.Is(err, errPaused) {
+		if errors.Is(err, errContractChanged) || errors.Is(err, errIsolationOver) || errors.Is(err, errPaused) {
 			c.endSession(s, err)
 			continue
 		}
@@ -190,8 +190,8 @@ func (c *Consumer) nextSession(ctx context.Context) (*session, error) {
 	}
 }
 
-// endSession drains a session because the contract has changed, or asks for a pause, during which the consumer stays ready.
-// Handlers that still run keep their slots.
+// endSession drains a session because the contract has changed, the isolation is over, or the contract asks for a pause, during which the
+// consumer stays ready. Handlers that still run keep their slots. The consumer's own connection is closed, because a pause may be long.
 func (c *Consumer) endSession(s *session, why error) {
 	drain := c.drain
 	if errors.Is(why, errPaused) {
@@ -201,6 +201,7 @@ func (c *Consumer) endSession(s *session, why error) {
 	if err := drain(s); err != nil {
 		c.settings.Load().logger.Warn("Handlers of the previous session are still running", "why", why, "error", err)
 	}
+	c.own.close()
 }
 
 // inBackground runs functions until stop is called. stop waits until they have returned.
@@ -317,7 +318,8 @@ type openedSession struct {
 	err     error
 }
 
-// deliver runs a session. It returns nil when ctx ends, errContractChanged, errPaused, or the reason why the session ended.
+// deliver runs a session. It returns nil when ctx ends, errContractChanged, errIsolationOver, errPaused, or the reason why the session
+// ended.
 func (c *Consumer) deliver(ctx context.Context, s *session) error {
 	c.followPause(ctx, s)
 	notify(c.permissionChecks)
@@ -335,6 +337,9 @@ func (c *Consumer) deliver(ctx context.Context, s *session) error {
 		case <-c.pauseChanges:
 			c.followPause(ctx, s)
 		case <-ticker.C:
+			if s.isIsolated && !c.isIsolated() {
+				return errIsolationOver
+			}
 			if err := c.checkContract(ctx); err != nil {
 				return err
 			}

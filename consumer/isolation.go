@@ -4,32 +4,40 @@ import (
 	"context"
 	"errors"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	amqp "github.com/rabbitmq/amqp091-go"
 )
 
-// isolation is how long a consumer uses its own connection after a request about its queue has cost the connection.
+// isolation is how long a consumer uses its own connection after a request about its queue has cost the connection, and for how long no
+// consumer of the Conn does after the broker has refused a connection.
 const isolation = 10 * time.Minute
 
-// isIsolated reports whether the next session gets its own connection.
+// errIsolationOver ends a session on the consumer's own connection, so that the next one uses that of the Conn.
+var errIsolationOver = errors.New("the consumer returns to the connection of all consumers")
+
+// isIsolated reports whether the next session gets its own connection. If the broker has refused a connection, no consumer does,
+// because others may need the connections that the broker allows.
 func (c *Consumer) isIsolated() bool {
-	return time.Since(time.Unix(0, c.isolatedAt.Load())) < isolation
+	return isRecent(&c.isolatedAt) && !isRecent(&c.conn.refusedAt)
 }
+
+func isRecent(at *atomic.Int64) bool { return time.Since(time.Unix(0, at.Load())) < isolation }
 
 // connection returns the connection for the next session. The consumer has no other session.
-func (c *Consumer) connection() *sharedConnection {
+func (c *Consumer) connection() (connection *sharedConnection, isOwn bool) {
 	if c.isIsolated() {
-		return &c.own
+		return &c.own, true
 	}
 	c.own.close()
-	return &c.conn.consuming
+	return &c.conn.consuming, false
 }
 
-// shareAgain ends the isolation if the broker allows no further connection.
-func (c *Consumer) shareAgain(err error) {
+// noteRefusal records that the broker has refused a connection, for example because the user has too many.
+func (c *Conn) noteRefusal(err error) {
 	if reply := new(amqp.Error); errors.As(err, &reply) && reply.Code == amqp.NotAllowed {
-		c.isolatedAt.Store(0)
+		c.refusedAt.Store(time.Now().UnixNano())
 	}
 }
 
@@ -44,11 +52,13 @@ func (s *session) withTimeout(limit time.Duration, request func() error) error {
 	if inTime := stopLimit(); inTime && !s.isOwnFault(err) {
 		return err
 	}
-	if c := s.consumer; !c.isIsolated() {
+	c := s.consumer
+	before := c.isIsolated()
+	c.isolatedAt.Store(time.Now().UnixNano())
+	if !before && c.isIsolated() {
 		s.settings.logger.Warn("A request about the queue ended the connection; the consumer uses its own connection for a while",
 			"queue", s.contract.Queue, "duration", isolation, "error", err)
 	}
-	s.consumer.isolatedAt.Store(time.Now().UnixNano())
 	return err
 }
 

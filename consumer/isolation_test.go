@@ -1,10 +1,15 @@
 package consumer_test
 
 import (
+	"context"
+	"fmt"
+	"path/filepath"
 	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	amqp "github.com/rabbitmq/amqp091-go"
 
 	"github.com/warren-mq/warren/consumer"
 	"github.com/warren-mq/warren/consumer/contract"
@@ -43,16 +48,14 @@ func TestAQueueThatDoesNotAnswerCostsTheConnectionOfOthersOnce(t *testing.T) {
 				pass(time.Minute)
 				equal(t, "state", consumer.StateDelivering, other.consumer.Health().State)
 				equal(t, "connections: two for consuming, one for copies", 3, orders.Connections())
+				reconnects := other.consumer.Health().Reconnects
 				pass(10 * time.Minute)
-				other.consumer.Pause()
-				pass(time.Second)
-				orders.Cut()
-				other.consumer.Resume()
-				pass(time.Minute)
-				equal(t, "connections ten minutes after the last failure", 1, orders.Connections())
+				equal(t, "connections ten minutes after the last failure", 2, orders.Connections())
+				equal(t, "state on the shared connection", consumer.StateDelivering, other.consumer.Health().State)
+				equal(t, "reconnects because of the way back", 0, other.consumer.Health().Reconnects-reconnects)
 				equal(t, "Run", nil, other.end())
 				pass(time.Minute)
-				equal(t, "reconnects of the consumer of orders in the end", 2, orders.consumer.Health().Reconnects)
+				equal(t, "reconnects of the consumer of orders in the end", 1, orders.consumer.Health().Reconnects)
 				equal(t, "channels in the end", 1, orders.Channels())
 				equal(t, "Run of the consumer of orders", nil, orders.end())
 			})
@@ -106,6 +109,100 @@ func TestAConsumerSharesTheConnectionIfItMayNotOpenAnother(t *testing.T) {
 		equal(t, "state", consumer.StateDelivering, invoices.consumer.Health().State)
 		equal(t, "Run", nil, invoices.end())
 		equal(t, "Run of the other consumer", nil, orders.end())
+	})
+}
+
+// The user may open as many connections as the program needs without isolated consumers.
+func TestAnIsolatedConsumerKeepsNoOtherConnectionFromOpening(t *testing.T) {
+	t.Parallel()
+	works := func(orders *fixture, _ *consumer.Conn) bool {
+		return orders.consumer.Health().State == consumer.StateDelivering
+	}
+	publishes := func(_ *fixture, conn *consumer.Conn) bool {
+		return conn.Publish(context.Background(), "", "orders", consumer.Publishing{}) == nil
+	}
+	for name, test := range map[string]struct {
+		limit int
+		cut   string // the queue whose consumers lose their connection
+		works func(orders *fixture, conn *consumer.Conn) bool
+	}{
+		"for consuming": {2, "orders", works},
+		"for Publish":   {3, "no queue", publishes},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				orders, invoices, conn := startTwo(t, "invoices", func(b *memory.Broker) { b.Break("invoices", true) })
+				pass(time.Second)
+				orders.Break("invoices", false)
+				pass(40 * time.Second) // the consumer checks its connection every 30 s
+				equal(t, "connections: two for consuming, one for copies", 3, orders.Connections())
+				reconnects := invoices.consumer.Health().Reconnects
+				orders.LimitConnections(test.limit)
+				orders.CutConsumers(test.cut)
+				pass(time.Second)
+				equal(t, "works at first", false, test.works(orders, conn))
+				pass(time.Minute)
+				equal(t, "works after a minute", true, test.works(orders, conn))
+				equal(t, "connections", test.limit, orders.Connections())
+				equal(t, "state of the other consumer", consumer.StateDelivering, invoices.consumer.Health().State)
+				equal(t, "reconnects of the other consumer", 0, invoices.consumer.Health().Reconnects-reconnects)
+				orders.LimitConnections(0)
+				for what, want := range []int{test.limit, test.limit + 1} {
+					orders.Break("invoices", true)
+					orders.CutConsumers("invoices")
+					pass(time.Second)
+					orders.Break("invoices", false)
+					pass(time.Minute)
+					equal(t, fmt.Sprintf("connections after failure %d", what), want, orders.Connections())
+					pass(10 * time.Minute)
+				}
+				equal(t, "Run", nil, invoices.end())
+				equal(t, "Run of the consumer of orders", nil, orders.end())
+				conn.Close()
+			})
+		})
+	}
+}
+
+// amqp091-go returns ErrVhost if the broker ends the connection without a reason while it is opened.
+func TestAConnectionThatFailsEndsNoIsolation(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		orders, invoices, _ := startTwo(t, "invoices", func(b *memory.Broker) { b.Break("invoices", true) })
+		pass(time.Second)
+		orders.Break("invoices", false)
+		pass(time.Minute)
+		orders.FailDials(amqp.ErrVhost)
+		orders.CutConsumers("invoices")
+		pass(time.Minute)
+		equal(t, "connections without that of the isolated consumer", 2, orders.Connections())
+		orders.FailDials(nil)
+		pass(time.Minute)
+		equal(t, "connections: two for consuming, one for copies", 3, orders.Connections())
+		equal(t, "Run", nil, invoices.end())
+		equal(t, "Run of the consumer of orders", nil, orders.end())
+	})
+}
+
+// A pause may last ten minutes, and an isolated consumer needs no connection during it.
+func TestAPauseClosesTheConnectionOfAnIsolatedConsumer(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "contract.json")
+	synctest.Test(t, func(t *testing.T) {
+		p := runFile(t, path, nil, func(context.Context, string) {})
+		pass(time.Second)
+		p.Break("orders", true)
+		p.CutConsumers("orders")
+		pass(time.Second)
+		p.Break("orders", false)
+		pass(time.Minute)
+		equal(t, "connections: its own, one for copies", 2, p.Connections())
+		p.ask(&contract.Pause{ID: "k3v9q2m7xa", Until: time.Now().Add(5 * time.Minute)})
+		pass(time.Minute)
+		equal(t, "state", consumer.StatePaused, p.consumer.Health().State)
+		equal(t, "connections during the pause", 1, p.Connections())
+		equal(t, "Run", nil, p.end())
 	})
 }
 

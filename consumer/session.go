@@ -24,6 +24,7 @@ type session struct {
 	settings   *settings
 	contract   contract.Contract
 	connection transport.Connection
+	isIsolated bool // connection is the consumer's own
 	channel    transport.ConsumingChannel
 	acker      *acker
 	inbox      chan arrival // deliveries that no worker has received
@@ -68,9 +69,9 @@ type arrival struct {
 func (c *Consumer) open(ctx context.Context, current contract.Contract, given *settings) (*session, error) {
 	dialing, cancel := context.WithTimeoutCause(ctx, connectTimeout, errConnectTimeout)
 	defer cancel()
-	connection, err := c.connection().get(dialing)
+	shared, isOwn := c.connection()
+	connection, err := shared.get(dialing)
 	if err != nil {
-		c.shareAgain(err)
 		return nil, fmt.Errorf("connect: %w", err)
 	}
 	limit, cancel := context.WithTimeout(context.WithoutCancel(ctx), connectTimeout)
@@ -84,7 +85,7 @@ func (c *Consumer) open(ctx context.Context, current contract.Contract, given *s
 		return nil, fmt.Errorf("open channel: %w", err)
 	}
 	s := &session{
-		consumer: c, id: rand.Text()[:10], settings: given, contract: current, connection: connection, channel: channel,
+		consumer: c, id: rand.Text()[:10], settings: given, contract: current, connection: connection, isIsolated: isOwn, channel: channel,
 		acker: newAcker(channel, given.prefetch), closed: closed, cancelled: cancelled, over: make(chan error, 1),
 		stopped: make(chan struct{}), idle: make(chan struct{}, 1), slots: c.slots,
 		inbox: make(chan arrival, given.prefetch), gathering: make(chan struct{}, 1), subscribing: make(chan struct{}, 1),

@@ -26,6 +26,7 @@ type Broker struct {
 	dials          int
 	refusing       map[string]bool         // queues that refuse messages
 	maxConnections int                     // zero is no limit
+	dialError      error                   // nil is none
 	keepRefusing   bool                    // whether a channel keeps refusing messages for a queue that has refused one
 	exchanges      map[string]bool         // existing exchanges by name
 	forbidden      map[string]bool         // exchanges to which the user may not write
@@ -211,6 +212,13 @@ func (b *Broker) LimitConnections(limit int) {
 	b.maxConnections = limit
 }
 
+// FailDials makes each connect fail with an error, or succeed again.
+func (b *Broker) FailDials(err error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.dialError = err
+}
+
 // Break makes a basic.consume of a queue close the connection with an internal error, as RabbitMQ does for a queue without a quorum.
 func (b *Broker) Break(queue string, broken bool) {
 	b.mu.Lock()
@@ -240,6 +248,17 @@ func (b *Broker) Cut() {
 	defer b.mu.Unlock()
 	for c := range maps.Clone(b.connections) {
 		c.end(&amqp.Error{Code: amqp.FrameError, Reason: "connection reset by peer"})
+	}
+}
+
+// CutConsumers closes the connections of the consumers of a queue as Cut does.
+func (b *Broker) CutConsumers(queue string) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if q := b.queues[queue]; q != nil {
+		for _, c := range slices.Clone(q.consumers) {
+			c.channel.connection.end(&amqp.Error{Code: amqp.FrameError, Reason: "connection reset by peer"})
+		}
 	}
 }
 

@@ -17,6 +17,9 @@ func (b *Broker) Dial(ctx context.Context, name string, blocked func(bool)) (tra
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.dials++
+	if b.dialError != nil {
+		return nil, b.dialError
+	}
 	if b.maxConnections > 0 && len(b.connections) >= b.maxConnections {
 		return nil, serverError(amqp.NotAllowed, "NOT_ALLOWED - connection limit (%d) is reached", b.maxConnections)
 	}
