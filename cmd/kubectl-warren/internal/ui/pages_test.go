@@ -38,6 +38,8 @@ type site struct {
 	summary  deadletters.DeadLetterQueue
 	messages func(url.Values) deadletters.DeadLetterList
 	asked    []url.Values
+	// exportEnd is the last line of an export without messages.
+	exportEnd deadletters.ExportEnd
 }
 
 func newSite(t *testing.T, objects ...client.Object) *site {
@@ -48,6 +50,7 @@ func newSite(t *testing.T, objects ...client.Object) *site {
 	}
 	s := &site{t: t, summary: deadletters.DeadLetterQueue{Summary: &deadletters.Summary{}}}
 	s.messages = func(url.Values) deadletters.DeadLetterList { return deadletters.DeadLetterList{} }
+	s.exportEnd.Kind = deadletters.KindExportEnd
 	api := httptest.NewServer(http.HandlerFunc(s.answer))
 	t.Cleanup(api.Close)
 	s.Server = NewServer(Config{
@@ -67,7 +70,7 @@ func (s *site) answer(w http.ResponseWriter, r *http.Request) {
 	switch {
 	case strings.HasSuffix(r.URL.Path, "/export"):
 		s.asked = append(s.asked, r.URL.Query())
-		body = deadletters.ExportEnd{Kind: deadletters.KindExportEnd}
+		body = s.exportEnd
 	case strings.HasSuffix(r.URL.Path, "/messages"):
 		s.asked = append(s.asked, r.URL.Query())
 		body = s.messages(r.URL.Query())
@@ -410,6 +413,28 @@ func TestGroupsLeadToTheirMessages(t *testing.T) {
 	}
 	if difference := cmp.Diff([]url.Values{with(parked), parked, with(rejected), rejected}, lists); difference != "" {
 		t.Errorf("asked (-want +got):\n%s", difference)
+	}
+}
+
+// An export that lacks messages aborts its connection, so the browser reports a failed download. Users purge what they have exported.
+func TestAnIncompleteExportIsNoDownload(t *testing.T) {
+	t.Parallel()
+	for name, end := range map[string]deadletters.ExportEnd{
+		"partial":  {Kind: deadletters.KindExportEnd, Seen: deadletters.Seen{Partial: true}},
+		"an error": {Kind: deadletters.KindExportEnd, Error: "the broker is gone"},
+		"no end":   {},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := newSite(t, orders(3))
+			s.exportEnd = end
+			defer func() {
+				if aborted, _ := recover().(error); !errors.Is(aborted, http.ErrAbortHandler) {
+					t.Errorf("recovered %v, want %v", aborted, http.ErrAbortHandler)
+				}
+			}()
+			s.do(http.MethodGet, path("namespaces", "shop", "queues", "orders", "export"), nil)
+		})
 	}
 }
 
