@@ -203,6 +203,18 @@ func TestWhyARedriveMovesNothing(t *testing.T) {
 			spec: `{consumerQueueRef: {name: orders}, destination: {type: ConsumerQueue, consumerQueueRef: {name: gone}}}`,
 			want: "Ready=False ConsumerQueueNotFound Stalled=True ConsumerQueueNotFound ",
 		},
+		"the ConsumerQueue to move to has another BrokerConnection": {
+			world: quarantine(func(cq *v1alpha1.ConsumerQueue) {
+				cq.Spec.ConnectionRef = &v1alpha1.LocalObjectReference{Name: "other"}
+			}),
+			spec: `{consumerQueueRef: {name: orders}, destination: {type: ConsumerQueue, consumerQueueRef: {name: quarantine}}}`,
+			want: "Ready=False InvalidDestination Stalled=True InvalidDestination ",
+		},
+		"the ConsumerQueue to move to was compared with another cluster": {
+			world: quarantine(func(cq *v1alpha1.ConsumerQueue) { cq.Status.Location.ClusterName = "rabbit@other" }),
+			spec:  `{consumerQueueRef: {name: orders}, destination: {type: ConsumerQueue, consumerQueueRef: {name: quarantine}}}`,
+			want:  "Ready=Unknown ConsumerQueueNotReady Reconciling=True ConsumerQueueNotReady ",
+		},
 		"the main queue drops messages when it is full": {
 			broker: dropping("orders"),
 			want:   "Ready=False DestinationDropsMessages Stalled=True DestinationDropsMessages ",
@@ -268,6 +280,19 @@ func TestWhyARedriveMovesNothing(t *testing.T) {
 				topologytest.Equal(t, "version after a second reconciliation", wrote, w.reconcile().ResourceVersion)
 			}
 		})
+	}
+}
+
+// quarantine creates a ConsumerQueue with that name. It is in sync with its spec before the change.
+func quarantine(change func(*v1alpha1.ConsumerQueue)) func(*redriveWorld) {
+	return func(w *redriveWorld) {
+		w.T.Helper()
+		cq := controllertest.Synced(w.T, "quarantine", `{}`, "")
+		cq.Status.ObservedGeneration, cq.Status.Location = cq.Generation, controllertest.InSync(w.T, `{}`).Status.Location
+		change(cq)
+		if err := w.API.Create(w.T.Context(), cq); err != nil {
+			w.T.Fatal(err)
+		}
 	}
 }
 
