@@ -26,6 +26,9 @@ type BrowseConfig struct {
 	// Visit receives the messages with their positions in the queue, and reports whether to continue. The message remains valid after
 	// the call.
 	Visit func(position int, message *amqp.Delivery) bool
+
+	// limit replaces passLimit, in tests only.
+	limit time.Duration
 }
 
 // Browsed describes the queue during a browse.

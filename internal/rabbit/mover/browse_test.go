@@ -14,6 +14,7 @@ import (
 	. "github.com/onsi/gomega"
 	amqp "github.com/rabbitmq/amqp091-go"
 
+	"github.com/warren-mq/warren/internal/rabbit/amqpconn"
 	"github.com/warren-mq/warren/internal/rabbit/brokererr"
 	"github.com/warren-mq/warren/internal/topology/topologytest"
 	"github.com/warren-mq/warren/test/amqpmethod"
@@ -55,30 +56,47 @@ func TestBrowse(t *testing.T) {
 	})
 }
 
-// A queue that is too busy to count reports no messages at the beginning. Here they arrive right after the count.
+// dialUncounted returns a Dial for one browse. It makes the source a queue that is too busy to count: the queue reports no messages at the
+// beginning, and 50 messages arrive right after the count.
+func dialUncounted(t *testing.T, vh *brokers.VHost) func(context.Context) (*amqpconn.Conn, error) {
+	t.Helper()
+	var filled atomic.Bool
+	proxy := netfault.NewFrameProxy(t, vh.Broker.AMQPURI, func(frame netfault.Frame) netfault.Verdict {
+		if frame.Method == amqpmethod.QueueDeclareOK && filled.CompareAndSwap(false, true) {
+			vh.Publish("", source, bodies(50)...)
+		}
+		return netfault.Pass
+	})
+	return dialer(t, vh, proxy.URI)
+}
+
 func TestBrowseOfAQueueThatWasNotCounted(t *testing.T) {
 	each(t, func(t *testing.T, vh *brokers.VHost) {
-		var filled atomic.Bool
-		proxy := netfault.NewFrameProxy(t, vh.Broker.AMQPURI, func(frame netfault.Frame) netfault.Verdict {
-			if frame.Method == amqpmethod.QueueDeclareOK && filled.CompareAndSwap(false, true) {
-				vh.Publish("", source, bodies(50)...)
-			}
-			return netfault.Pass
-		})
 		seen, found, err := browseSource(t.Context(), t, vh, func(c *BrowseConfig) {
-			c.MaxMessages, c.Dial = 20, dialer(t, vh, proxy.URI)
+			c.MaxMessages, c.Dial = 20, dialUncounted(t, vh)
 		})
 		topologytest.Equal(t, "error", nil, err)
 		topologytest.Equal(t, "found", Browsed{Ready: 50, Examined: 20}, found)
 		topologytest.Equal(t, "seen", bodies(20), seen)
 
 		vh.Purge(source)
-		filled.Store(false)
 		_, found, err = browseSource(t.Context(), t, vh, func(c *BrowseConfig) {
-			c.MaxMessages, c.Dial, c.Visit = 1000, dialer(t, vh, proxy.URI), func(int, *amqp.Delivery) bool { return false }
+			c.MaxMessages, c.Dial, c.Visit = 1000, dialUncounted(t, vh), func(int, *amqp.Delivery) bool { return false }
 		})
 		topologytest.Equal(t, "error", nil, err)
 		topologytest.Equal(t, "found by a browse of one message", Browsed{Ready: 50, Examined: 1}, found)
+	})
+}
+
+// A browse that has held messages for as long as is safe returns them, and its error says that it has not seen all. Here it waits for
+// more messages than there are.
+func TestABrowseThatHoldsMessagesForTooLong(t *testing.T) {
+	each(t, func(t *testing.T, vh *brokers.VHost) {
+		_, _, err := browseSource(t.Context(), t, vh, func(c *BrowseConfig) { c.Dial, c.limit = dialUncounted(t, vh), time.Nanosecond })
+		if !errors.Is(err, ErrHeldTooLong) {
+			t.Errorf("got %v", err)
+		}
+		topologytest.Equal(t, "source", bodies(50), drained(t, vh, source, 50))
 	})
 }
 

@@ -1,6 +1,7 @@
 package mover
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -69,7 +70,10 @@ func (p *pass) mayAcknowledge() bool { return p.DeliveryLimited || !p.isPaused()
 
 // holdLimit is the maximum time for which the pass may hold messages.
 func (p *pass) holdLimit() time.Duration {
-	if p.DryRun && p.browse == nil {
+	switch {
+	case p.browse != nil:
+		return cmp.Or(p.browse.limit, passLimit)
+	case p.DryRun:
 		return dryRunLimit
 	}
 	return passLimit
