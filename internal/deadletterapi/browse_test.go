@@ -1,7 +1,11 @@
 package deadletterapi
 
 import (
+	"context"
+	"encoding/json"
 	"errors"
+	"net/http"
+	"net/http/httptest"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -43,6 +47,34 @@ func TestWhyABrowseIsPartial(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			topologytest.Equal(t, "reason", test.want, partialReason(test.browsed, 10, test.enough, test.delayed))
+		})
+	}
+}
+
+// A browse that runs out of time is partial, and neither complete nor failed.
+func TestABrowseThatRunsOutOfTime(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		path   string
+		ends   time.Time // when the time of the request is over
+		broker error
+	}{
+		"messages were held for too long":              {path: "/orders/messages", ends: time.Now().Add(time.Hour), broker: mover.ErrHeldTooLong},
+		"messages of an export were held for too long": {path: "/orders/export", ends: time.Now().Add(time.Hour), broker: mover.ErrHeldTooLong},
+		"the time of the request is over":              {path: "/orders/messages", ends: time.Now()},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t, `{}`, unchanged)
+			w.broker.SetDeadLetters("orders.dlq", amqp.Delivery{})
+			w.broker.Fail(vhost.QueueID("orders.dlq"), test.broker)
+			ctx, cancel := context.WithDeadline(t.Context(), test.ends)
+			defer cancel()
+			recorder := httptest.NewRecorder()
+			w.handler.routes().ServeHTTP(recorder, httptest.NewRequestWithContext(ctx, http.MethodGet, ofShop+test.path, http.NoBody))
+			seen := v1alpha1.Seen{} // of a list, or of the last line of an export
+			topologytest.Equal(t, "error of the response", nil, json.Unmarshal(recorder.Body.Bytes(), &seen))
+			topologytest.Equal(t, "seen", v1alpha1.Seen{Partial: true, PartialReason: v1alpha1.PartialTime}, seen)
 		})
 	}
 }
