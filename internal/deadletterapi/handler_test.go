@@ -10,6 +10,7 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/go-logr/logr"
@@ -344,6 +345,35 @@ func TestListsAreSelected(t *testing.T) {
 			names = append(names, got.Items[i].Name)
 		}
 		topologytest.Equal(t, query, want, names)
+	}
+}
+
+// An export cannot be resumed, so its permission is checked again if the API server does not answer for a moment. A denial is an answer.
+func TestReviewAgain(t *testing.T) {
+	t.Parallel()
+	down := errors.New("create TokenReview: connection refused")
+	denied := forbidden("alice", attributes{verb: "get", namespace: "shop", name: "orders", subresource: "export"})
+	for name, test := range map[string]struct {
+		answers []error
+		asked   int
+		want    error
+	}{
+		"it answers":                         {[]error{nil}, 1, nil},
+		"it does not answer for two seconds": {[]error{down, down, nil}, 3, nil},
+		"it does not answer for longer":      {[]error{down, down, down, nil}, 3, down},
+		"it denies":                          {[]error{denied, nil}, 1, denied},
+		"it denies when it is back":          {[]error{down, denied, nil}, 2, denied},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				asked := 0
+				again := func(context.Context) error { asked++; return test.answers[asked-1] }
+				err := request{again: again}.reviewAgain(t.Context())
+				topologytest.Equal(t, "is the wanted error", true, errors.Is(err, test.want))
+				topologytest.Equal(t, "asked", test.asked, asked)
+			})
+		})
 	}
 }
 
