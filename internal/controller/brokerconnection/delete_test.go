@@ -1,6 +1,7 @@
 package brokerconnection
 
 import (
+	"errors"
 	"testing"
 	"time"
 
@@ -13,10 +14,14 @@ import (
 
 	"github.com/warren-mq/warren/api/v1alpha1"
 	"github.com/warren-mq/warren/internal/controller/brokers"
+	"github.com/warren-mq/warren/internal/controller/brokers/brokerstest"
 	"github.com/warren-mq/warren/internal/controller/controllertest"
 	"github.com/warren-mq/warren/internal/controller/retrybudget"
+	"github.com/warren-mq/warren/internal/rabbit"
 	"github.com/warren-mq/warren/internal/rabbit/management"
+	"github.com/warren-mq/warren/internal/rabbit/snapshot"
 	"github.com/warren-mq/warren/internal/topology/topologytest"
+	"github.com/warren-mq/warren/internal/vhost"
 )
 
 // A BrokerConnection in use remains for 10 s after its deletion. While ConsumerQueues that use it are deleted, it remains until
@@ -58,12 +63,18 @@ func TestWarrenIsTheFieldManagerOfTheFinalizer(t *testing.T) {
 }
 
 // The grace period counts from when a manager first sees the deletion, not from the DeletionTimestamp: perhaps no manager ran.
-// A missing Secret may be created again meanwhile.
+// A missing Secret may be created again meanwhile. An open connection shows the fences that remain, once it is refreshed.
 func TestTerminateABrokerConnectionWithoutItsSecret(t *testing.T) {
 	t.Parallel()
 	const may = `Policies named warren-fence-* and warren-recreate-* may exist in vhost "/". They may refuse all messages for their queues. ` +
 		`Warren removes them once it has a BrokerConnection to this vhost again. To remove them by hand, ` +
 		`run rabbitmqctl list_policies -p '/', then for each of them rabbitmqctl clear_policy -p '/' NAME`
+	stands := fencesStand("/", []string{"warren-fence-1"})
+	fenced := func(b *brokerstest.Broker) { b.LeaveFence(vhost.Policy{Name: "warren-fence-1"}) }
+	unfenced := func(*brokerstest.Broker) {}
+	refreshed := func(ago time.Duration) func(*brokerstest.Broker) {
+		return func(b *brokerstest.Broker) { b.SetHealth(func(h *rabbit.Health) { h.SyncedAt = time.Now().Add(-ago) }) }
+	}
 	for name, test := range map[string]struct {
 		suspend  bool
 		never    bool // was connected
@@ -71,22 +82,44 @@ func TestTerminateABrokerConnectionWithoutItsSecret(t *testing.T) {
 		seen     time.Duration // how long ago the deletion was seen
 		progress time.Duration // how long ago a ConsumerQueue finished
 		free     time.Duration // how long no ConsumerQueue has used it
-		remains  bool
-		event    string
+		// open changes the open connection; nil if the connection is not open.
+		open      func(*brokerstest.Broker)
+		remains   bool
+		refreshes int // requested
+		events    []string
 	}{
 		"the manager has just started": {queue: terminatingQueue, remains: true},
 		"no ConsumerQueue finished for ten minutes": {
 			queue: terminatingQueue, seen: time.Hour, progress: 10 * time.Minute, free: time.Minute, remains: true,
 		},
 		"no ConsumerQueue finished for twelve minutes": {
-			queue: terminatingQueue, seen: time.Hour, progress: 12 * time.Minute, free: time.Minute, event: may,
+			queue: terminatingQueue, seen: time.Hour, progress: 12 * time.Minute, free: time.Minute, events: []string{may},
 		},
 		"in use for nine seconds, and no ConsumerQueue is deleted": {queue: usingQueue, seen: 9 * time.Second, free: time.Minute, remains: true},
 		"not in use, and seen a second ago":                        {seen: time.Second, remains: true},
 		"not in use for a second":                                  {seen: time.Hour, free: time.Second, remains: true},
-		"not in use, and the broker cannot be reached":             {seen: time.Minute, free: 30 * time.Second, event: may},
+		"not in use, and the broker cannot be reached":             {seen: time.Minute, free: 30 * time.Second, events: []string{may}},
 		"not in use, and never connected":                          {never: true},
-		"suspended":                                                {queue: terminatingQueue, suspend: true, event: may},
+		"suspended":                                                {queue: terminatingQueue, suspend: true, events: []string{may}},
+		"no fence remains":                                         {seen: time.Hour, free: time.Minute, open: unfenced},
+		"a fence remains":                                          {seen: time.Hour, free: time.Minute, open: fenced, refreshes: 1, remains: true},
+		"a fence has remained for ten minutes":                     {seen: time.Hour, free: 10 * time.Minute, open: fenced, events: []string{stands}},
+		"not in use for a while, and last refreshed before that": {
+			seen: time.Hour, free: 20 * time.Second, open: refreshed(time.Minute), refreshes: 1, remains: true,
+		},
+		"not in use for a minute, and last refreshed before that": {
+			seen: time.Hour, free: time.Minute, open: refreshed(time.Hour), refreshes: 1, events: []string{may},
+		},
+		"suspended, and no fence remains": {suspend: true, open: unfenced},
+		"suspended, and a fence remains":  {suspend: true, open: fenced, events: []string{stands, may}},
+		"suspended before the first refresh": {
+			suspend: true, events: []string{may},
+			open: func(b *brokerstest.Broker) { b.SetHealth(func(h *rabbit.Health) { h.SyncedAt = time.Time{} }) },
+		},
+		"suspended while the broker cannot be reached": {
+			suspend: true, events: []string{may},
+			open: func(b *brokerstest.Broker) { b.SetHealth(func(h *rabbit.Health) { h.Err = errors.New("no answer") }) },
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -108,16 +141,22 @@ func TestTerminateABrokerConnectionWithoutItsSecret(t *testing.T) {
 			now.SetTime(time.Now().Add(-test.free))
 			r.unneeded.At(bc)
 			now.SetTime(time.Now())
+			broker := brokerstest.New(topologytest.V43, "/", string(bc.UID))
+			if test.open != nil {
+				test.open(broker)
+				r.pool = brokers.NewPool(r.client, logr.Discard(), func(rabbit.Config, logr.Logger, func(snapshot.Notice)) (*brokers.Broker, error) {
+					return &brokers.Broker{Probe: broker, Observer: broker, Changer: broker}, nil
+				})
+				_, err := r.pool.Ensure(key, time.Time{}, rabbit.Config{})
+				topologytest.Equal(t, "error of the connection", nil, err)
+			}
 			result, err := r.Reconcile(t.Context(), ctrl.Request{NamespacedName: key})
 			topologytest.Equal(t, "error", nil, err)
 			err = r.client.Get(t.Context(), key, bc)
 			topologytest.Equal(t, "remains", test.remains, err == nil)
 			topologytest.Equal(t, "is requeued", test.remains, result.RequeueAfter > 0)
-			var want []string
-			if test.event != "" {
-				want = []string{test.event}
-			}
-			topologytest.Equal(t, "events", want, r.recorder.(*controllertest.EventLog).Notes)
+			topologytest.Equal(t, "requested refreshes", test.refreshes, broker.Refreshes())
+			topologytest.Equal(t, "events", test.events, r.recorder.(*controllertest.EventLog).Notes)
 		})
 	}
 }

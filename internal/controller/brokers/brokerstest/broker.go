@@ -377,8 +377,15 @@ func (b *Broker) LastDeletion() time.Time {
 	return b.lastDeletion
 }
 
-// Fences returns nil: a vhost in memory needs no fences.
-func (b *Broker) Fences() []string { return nil }
+// Fences returns the names of the fences of LeaveFence. Deletions in memory need no fences.
+func (b *Broker) Fences() (names []string) {
+	b.store.View(func(s *snapshot.Snapshot) {
+		for _, fence := range s.Fences {
+			names = append(names, fence.Name)
+		}
+	})
+	return names
+}
 
 // Close does nothing.
 func (b *Broker) Close() {}
