@@ -56,8 +56,14 @@ type realBroker struct {
 // deleterAt returns a Deleter for a vhost.
 func deleterAt(t *testing.T, vh *brokers.VHost) (*Deleter, *management.Client) {
 	t.Helper()
+	return deleterThrough(t, vh, vh.Broker.AMQPURI)
+}
+
+// deleterThrough returns a Deleter for a vhost, which connects to another URI for AMQP.
+func deleterThrough(t *testing.T, vh *brokers.VHost, uri string) (*Deleter, *management.Client) {
+	t.Helper()
 	errs := brokererr.Errors{Username: vh.Broker.Username, Password: vh.Broker.Password, VHost: vh.Name}
-	amqpURI, err := url.Parse(vh.Broker.AMQPURI)
+	amqpURI, err := url.Parse(uri)
 	if err != nil {
 		t.Fatal(err)
 	}

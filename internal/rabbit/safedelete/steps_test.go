@@ -15,6 +15,7 @@ import (
 	"github.com/warren-mq/warren/internal/rabbit/snapshot"
 	"github.com/warren-mq/warren/internal/vhost"
 	"github.com/warren-mq/warren/test/brokers"
+	"github.com/warren-mq/warren/test/netfault"
 )
 
 // A search takes sentinels out from behind other messages, and leaves those messages in the queue.
@@ -96,31 +97,55 @@ func policyNamed(t *testing.T, api *management.Client, name string) vhost.Policy
 	return policies[slices.IndexFunc(policies, func(policy vhost.Policy) bool { return policy.Name == name })]
 }
 
+// proven returns a batch that deletes queue q, and has proven that q is empty.
+func proven(t *testing.T, vh *brokers.VHost, deleter *Deleter, api *management.Client) *batch {
+	t.Helper()
+	vh.DeclareQueue("q", quorum(nil))
+	d := newBatch(deleter, []*group{{ctx: t.Context(), cluster: deleter.observer.State().Cluster.Key(), queues: []string{"q"}}})
+	planned, err := preflight{d}.plan(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	d.fences, d.deadline = planned, time.Now().Add(budget)
+	if err := api.PutPolicy(t.Context(), planned[0].Name, planned[0].Pattern, planned[0].Priority, planned[0].Closed()); err != nil {
+		t.Fatal(err)
+	}
+	if err := (proof{d}).proveAll(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	return d
+}
+
+// retains expects that a batch does not delete queue q, with ErrUnproven for this reason.
+func retains(t *testing.T, vh *brokers.VHost, d *batch, why string) {
+	t.Helper()
+	if err := (removal{d}).delete(t.Context()); err != nil {
+		t.Error(err)
+	}
+	if err := d.groups[0].err; !errors.Is(err, brokererr.ErrUnproven) || !strings.Contains(err.Error(), why) {
+		t.Errorf("it ended with %v", err)
+	}
+	NewWithT(t).Eventually(vh.Ready).WithArguments("q").WithTimeout(within).Should(Equal(Sentinels))
+}
+
 // A deletion that was stopped for longer than its budget deletes nothing, because another process may have taken its fence down.
 func TestADeletionThatWasStoppedForTooLong(t *testing.T) {
 	each(t, func(t *testing.T, vh *brokers.VHost) {
-		vh.DeclareQueue("q", quorum(nil))
 		deleter, api := deleterAt(t, vh)
-		g := &group{ctx: t.Context(), cluster: deleter.observer.State().Cluster.Key(), queues: []string{"q"}}
-		d := newBatch(deleter, []*group{g})
-		planned, err := preflight{d}.plan(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
-		d.fences, d.deadline = planned, time.Now().Add(budget)
-		if err := api.PutPolicy(t.Context(), planned[0].Name, planned[0].Pattern, planned[0].Priority, planned[0].Closed()); err != nil {
-			t.Fatal(err)
-		}
-		if err := (proof{d}).proveAll(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		d := proven(t, vh, deleter, api)
 		d.deadline = time.Now().Add(-time.Second)
-		if err := (removal{d}).delete(t.Context()); err != nil {
-			t.Error(err)
-		}
-		if err := g.err; !errors.Is(err, brokererr.ErrUnproven) || !strings.Contains(err.Error(), "missed its deadline") {
-			t.Errorf("it ended with %v", err)
-		}
-		NewWithT(t).Eventually(vh.Ready).WithArguments("q").WithTimeout(within).Should(Equal(Sentinels))
+		retains(t, vh, d, "missed its deadline")
+	})
+}
+
+// The last count of messages is old when a slow broker gets the queue.delete, so the queue is retained.
+func TestADeletionAtASlowBroker(t *testing.T) {
+	each(t, func(t *testing.T, vh *brokers.VHost) {
+		proxy := netfault.NewSlowAMQP(t, vh.Broker.AMQPURI)
+		deleter, api := deleterThrough(t, vh, proxy.URI)
+		d := proven(t, vh, deleter, api)
+		d.deadline = time.Now().Add(within)
+		proxy.Pause(promptness[len(promptness)-1] + 50*time.Millisecond)
+		retains(t, vh, d, "does not answer within 100ms")
 	})
 }
