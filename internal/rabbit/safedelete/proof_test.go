@@ -153,7 +153,7 @@ func TestALiftedFenceIsNoLimit(t *testing.T) {
 }
 
 // A group of queues is deleted as a whole or not at all. If a consumer comes, the context ends or the connection is closed, deleted
-// queues are declared again with the same arguments.
+// queues are declared again with the same arguments and bindings. A connection without events does not know of the latest binding.
 func TestAGroupIsDeletedAsAWhole(t *testing.T) {
 	rabbittest.Each(t, func(t *testing.T, vh *brokers.VHost) {
 		vh.DeclareExchange("retries", "topic", nil)
@@ -167,11 +167,18 @@ func TestAGroupIsDeletedAsAWhole(t *testing.T) {
 			vh.Bind("retries", tier, "5s.#", map[string]any{"x-note": "kept"})
 			vh.Bind("retries", tier, "again", nil)
 			before := vh.Definitions()
-			connection := rabbittest.Connected(t, rabbittest.ConfigOf(vh), nil)
+			config := rabbittest.ConfigOf(vh)
+			if how == "by a consumer" {
+				config = rabbittest.DeafConfigOf(t, vh)
+			}
+			connection := rabbittest.Connected(t, config, nil)
 			ctx, cancel := context.WithCancel(t.Context())
 			closed := make(chan struct{})
 			connection.Deleter.Crash = func(step string) bool {
 				switch {
+				case step == safedelete.StepPrechecked && how == "by a consumer":
+					vh.Bind("retries", tier, "late", nil)
+					before = vh.Definitions()
 				case step != safedelete.StepOne:
 				case how == "by a consumer":
 					rabbittest.Holding(t, vh, func(ch *amqp.Channel) error {
