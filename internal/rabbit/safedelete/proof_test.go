@@ -221,6 +221,29 @@ func TestAGroupIsDeletedAsAWhole(t *testing.T) {
 	})
 }
 
+// A consumer subscribes to a queue of a group after the proof. No other queue of the group is deleted, not even for a moment.
+func TestNoQueueIsDeletedIfAnotherOfItsGroupHasAConsumer(t *testing.T) {
+	rabbittest.Each(t, func(t *testing.T, vh *brokers.VHost) {
+		queues := tierAndMain(vh, "orders")
+		connection := rabbittest.Connected(t, rabbittest.ConfigOf(vh), nil)
+		connection.Deleter.Crash = func(step string) bool {
+			if step == safedelete.StepSettled {
+				rabbittest.Holding(t, vh, func(ch *amqp.Channel) error {
+					_, err := ch.Consume("orders", "", false, false, false, false, nil)
+					return err
+				})
+			}
+			return true
+		}
+		err := deleteNow(t.Context(), connection, queues...)
+		rabbittest.MustBe(t, err, brokererr.ErrNotEmpty, `queue "orders" has 1 consumer`)
+		if strings.Contains(err.Error(), "declared again") {
+			t.Error(err)
+		}
+		mustBeClean(t, vh)
+	})
+}
+
 // A main queue with sixteen tiers can be fenced whatever their names are, although RabbitMQ 4.3 limits patterns to 1,024 bytes.
 func TestManyQueuesWithLongNames(t *testing.T) {
 	deadline.InTestAll(t)
