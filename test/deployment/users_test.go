@@ -90,6 +90,10 @@ var _ = Describe("A user who has, in a namespace, the built-in role", Ordered, f
 			return anonymous.Spec.RequestedBy, err
 		}).Should(Equal("the-edit"), "config/requested-by fills in who asks")
 		Expect(editor.Create(ctx(), redrive("the-admin"))).To(MatchError(apierrors.IsForbidden, "IsForbidden"))
+		restored := redrive("")
+		restored.Annotations = map[string]string{v1alpha1.CompletedAtAnnotation: "2026-01-01T00:00:00Z"}
+		Expect(editor.Create(ctx(), restored)).To(Succeed())
+		Expect(restored.Spec.RequestedBy).To(BeEmpty(), "a user who restores a finished Redrive has not requested it")
 	})
 
 	It("admin cannot request a Purge in another user's name, and edit cannot create one", func() {
