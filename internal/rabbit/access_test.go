@@ -60,6 +60,12 @@ func TestConnectionsThatAreRefused(t *testing.T) {
 		"administrator without access to the vhost": {
 			as(false, "administrator"), nil, brokererr.ErrAccessRefused, []string{"AMQP: access refused: access to vhost 'test vhost"}, true,
 		},
+		"the vhost has reached its limit of connections": {
+			func(_ *rabbit.Config, vh *brokers.VHost, _ *testing.T) { vh.Limit("max-connections", 0) }, nil,
+			brokererr.ErrUnreachable,
+			[]string{"AMQP: broker unreachable: access to vhost 'test vhost", "connection limit (0) is reached"},
+			true,
+		},
 		"no tag": {as(true), nil, brokererr.ErrAccessRefused, []string{"management API, GET /api/whoami: access refused", "lacks the tag management"}, true},
 	}
 	for name, test := range cases {

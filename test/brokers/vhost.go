@@ -63,8 +63,14 @@ func (v *VHost) Through(node Broker) *VHost { return node.VHost(v.tb, v.Name) }
 // declaration of a queue that dead-letters at least once fails, in all vhosts and all tests.
 func (v *VHost) Delete() {
 	v.tb.Helper()
-	v.Broker.call(v.tb, http.MethodPut, map[string]int{"value": 0}, "vhost-limits", v.Name, "max-queues")
+	v.Limit("max-queues", 0)
 	v.Broker.call(v.tb, http.MethodDelete, nil, "vhosts", v.Name)
+}
+
+// Limit sets a limit of the vhost: max-queues or max-connections.
+func (v *VHost) Limit(name string, value int) {
+	v.tb.Helper()
+	v.Broker.call(v.tb, http.MethodPut, map[string]int{"value": value}, "vhost-limits", v.Name, name)
 }
 
 // Grant grants a user permissions on the objects with matching names.

@@ -299,6 +299,8 @@ func (e Errors) OfDial(err error) error {
 		return e.Fail(ErrUnreachable, "the connection was closed while opening vhost %q", e.VHost)
 	case reply.Code == amqp.AccessRefused:
 		return e.Fail(ErrAuthentication, "user %q: %s", e.Username, reason)
+	case reply.Code == amqp.NotAllowed && strings.Contains(reason, "connection limit ("): // of the vhost; the text also refuses access
+		return e.Fail(ErrUnreachable, "%s", reason)
 	case reply.Code == amqp.NotAllowed && strings.Contains(reason, "access to vhost"):
 		return e.Fail(ErrAccessRefused, "%s", reason)
 	case reply.Code == amqp.NotAllowed && strings.Contains(reason, "not found"):
