@@ -28,6 +28,10 @@ func (s *scope) acquireTurn(ctx context.Context, m Move) (why string, queued boo
 		if s.Tasks.statuses[first.Kind].IsOlder(first.Object) { // it may have ended before await
 			return "", false, statuswriter.ErrStaleCache
 		}
+		if awaitsDestination(first) {
+			return fmt.Sprintf("%s %q comes first, and its destination is missing. This %s could delete the messages that it should move. "+
+				"Create the destination, or cancel or delete the %s", first.Kind, first.GetName(), s.Kind, first.Kind), true, nil
+		}
 		return fmt.Sprintf("%s %q comes first, and has not ended", first.Kind, first.GetName()), true, nil
 	}
 	wait, granted := s.Tasks.acquire(s.key(), s.before.GetUID(), m.Queue)
@@ -40,7 +44,7 @@ func (s *scope) acquireTurn(ctx context.Context, m Move) (why string, queued boo
 // nextInQueue returns the first job of the same ConsumerQueue that wants its turn. waits is false if no job comes before this one.
 func (s *scope) nextInQueue(ctx context.Context) (first Job, waits bool, err error) {
 	jobs, err := s.jobsOfConsumerQueue(ctx)
-	earlier := slices.DeleteFunc(jobs, func(other Job) bool { return !wantsTurn(other) || !isBefore(other, s.before) })
+	earlier := slices.DeleteFunc(jobs, func(other Job) bool { return !s.before.waitsFor(other) })
 	if err != nil || len(earlier) == 0 {
 		return Job{}, false, err
 	}
@@ -148,12 +152,22 @@ func hasDeadLetterQueue(cq *v1alpha1.ConsumerQueue, name string) bool {
 	})
 }
 
-// wantsTurn reports whether a job takes messages as soon as it has its turn. A destination may be missing for days, so a job that waits
-// for it before it begins blocks no other job.
-func wantsTurn(job Job) bool {
-	if !job.hasBegun() && conditions.Ready(job.Status.Conditions).Reason == v1alpha1.ReasonDestinationMissing {
+// waitsFor reports whether another job has its turn first. A destination may be missing for days, so a Redrive that waits for it before it
+// begins blocks no job except a Purge, which could delete the messages of the Redrive.
+func (j Job) waitsFor(other Job) bool {
+	if !wantsTurn(other) || !isBefore(other, j) {
 		return false
 	}
+	return !awaitsDestination(other) || j.Kind == Purge && !j.DryRun && !other.DryRun
+}
+
+// awaitsDestination reports whether a job has not begun because its destination is missing.
+func awaitsDestination(job Job) bool {
+	return !job.hasBegun() && conditions.Ready(job.Status.Conditions).Reason == v1alpha1.ReasonDestinationMissing
+}
+
+// wantsTurn reports whether a job takes messages as soon as it has its turn and its destination exists.
+func wantsTurn(job Job) bool {
 	return job.Status.CompletionTime == nil && job.GetDeletionTimestamp().IsZero() && !job.Suspend &&
 		!meta.IsStatusConditionTrue(job.Status.Conditions, v1alpha1.ConditionStalled) &&
 		!meta.IsStatusConditionTrue(job.Status.Conditions, v1alpha1.ConditionSuspended)

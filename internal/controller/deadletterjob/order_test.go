@@ -47,20 +47,47 @@ func TestWantsTurn(t *testing.T) {
 		change func(*v1alpha1.Redrive)
 		want   bool
 	}{
-		"a new Redrive":                              {nil, true},
-		"a waiting Redrive":                          {condition(v1alpha1.ConditionReconciling), true},
-		"a finished Redrive":                         {func(r *v1alpha1.Redrive) { r.Status.CompletionTime = &now }, false},
-		"a deleted Redrive":                          {func(r *v1alpha1.Redrive) { r.DeletionTimestamp = &now }, false},
-		"spec.suspend is set":                        {func(r *v1alpha1.Redrive) { r.Spec.Suspend = true }, false},
-		"a suspended Redrive":                        {condition(v1alpha1.ConditionSuspended), false},
-		"a stalled Redrive":                          {condition(v1alpha1.ConditionStalled), false},
-		"a new Redrive whose destination is missing": {missesDestination, false},
-		"a Redrive that has begun whose destination is missing": {func(r *v1alpha1.Redrive) {
-			missesDestination(r)
-			r.Status.Total = new(int64(5))
-		}, true},
+		"a new Redrive":       {nil, true},
+		"a waiting Redrive":   {condition(v1alpha1.ConditionReconciling), true},
+		"a finished Redrive":  {func(r *v1alpha1.Redrive) { r.Status.CompletionTime = &now }, false},
+		"a deleted Redrive":   {func(r *v1alpha1.Redrive) { r.DeletionTimestamp = &now }, false},
+		"spec.suspend is set": {func(r *v1alpha1.Redrive) { r.Spec.Suspend = true }, false},
+		"a suspended Redrive": {condition(v1alpha1.ConditionSuspended), false},
+		"a stalled Redrive":   {condition(v1alpha1.ConditionStalled), false},
 	} {
 		topologytest.Equal(t, name, test.want, wantsTurn(ofRedrive(redriveOf("a", 1, test.change))))
+	}
+}
+
+// A destination may be missing for days. So a Redrive that waits for it before it begins blocks no job except a Purge.
+func TestWaitsFor(t *testing.T) {
+	t.Parallel()
+	missesDestinationAnd := func(change func(*v1alpha1.Redrive)) *v1alpha1.Redrive {
+		return redriveOf("first", 1, func(r *v1alpha1.Redrive) {
+			missesDestination(r)
+			change(r)
+		})
+	}
+	missing := redriveOf("first", 1, missesDestination)
+	redrive, purge := ofRedrive(redriveOf("second", 2, nil)), ofPurge(created(&v1alpha1.Purge{}, "second", 2))
+	counts := purge
+	counts.DryRun = true
+	for name, test := range map[string]struct {
+		job   Job
+		first *v1alpha1.Redrive
+		want  bool
+	}{
+		"a Redrive":                             {redrive, missing, false},
+		"a Purge":                               {purge, missing, true},
+		"a Purge that deletes nothing":          {counts, missing, false},
+		"a Purge, and the Redrive is newer":     {purge, redriveOf("third", 3, missesDestination), false},
+		"a Purge, and the Redrive is a dry run": {purge, missesDestinationAnd(func(r *v1alpha1.Redrive) { r.Spec.DryRun = true }), false},
+		"a Purge, and the Redrive is suspended": {purge, missesDestinationAnd(func(r *v1alpha1.Redrive) { r.Spec.Suspend = true }), false},
+		"a Redrive, and the other has begun": {
+			redrive, missesDestinationAnd(func(r *v1alpha1.Redrive) { r.Status.Total = new(int64(5)) }), true,
+		},
+	} {
+		topologytest.Equal(t, name, test.want, test.job.waitsFor(ofRedrive(test.first)))
 	}
 }
 
@@ -82,6 +109,20 @@ func TestARedriveDoesNotWaitForOneWhoseDestinationIsMissing(t *testing.T) {
 		missesDestination(r)
 	}))
 	topologytest.Equal(t, "reason", v1alpha1.ReasonMoving, conditions.Ready(w.reconcile().Status.Conditions).Reason)
+}
+
+func TestAPurgeWaitsForARedriveWhoseDestinationIsMissing(t *testing.T) {
+	t.Parallel()
+	w := newPurgeWorld(t, atMost5)
+	w.create(redriveOf("older", 0, func(r *v1alpha1.Redrive) {
+		r.Spec.ConsumerQueueRef.Name = "orders"
+		missesDestination(r)
+	}))
+	w.Reconcile()
+	topologytest.Equal(t, "conditions", "Ready=Unknown Queued Reconciling=True Queued ", w.ready())
+	topologytest.Equal(t, "message",
+		`Redrive "older" comes first, and its destination is missing. This Purge could delete the messages that it should move. `+
+			`Create the destination, or cancel or delete the Redrive`, conditions.Ready(w.get().Status.Conditions).Message)
 }
 
 // A cache lists objects in any order. If the message named any older Redrive, each reconciliation would write the status.
@@ -137,7 +178,7 @@ func TestQueuedRedrivesRunOneAfterTheOther(t *testing.T) {
 	topologytest.Equal(t, "conditions of the last", "Ready=True Completed Complete=True Completed ", readyOf(last))
 }
 
-func (w *redriveWorld) create(redrive *v1alpha1.Redrive) {
+func (w *world) create(redrive *v1alpha1.Redrive) {
 	w.T.Helper()
 	if err := w.API.Create(w.T.Context(), redrive); err != nil {
 		w.T.Fatal(err)
