@@ -17,6 +17,7 @@ type removal struct {
 	input      Input
 	// leaving are bindings that are removed together with the object. Checks ignore these bindings.
 	leaving vhost.IDs
+	known   topology.Inventory      // of the objects in input.Owned
 	search  *vhost.DeadLetterSearch // of observed
 }
 
@@ -65,7 +66,7 @@ func endMustBeRecreated(r removal) Blocker {
 func replacementIsPending(r removal) Blocker {
 	pending := r.comparison.incomplete()
 	if isSourceBinding(r.entry) {
-		pending = r.comparison.replacesSource(r.entry)
+		pending = r.comparison.replacesSource(r.entry, r.known)
 	}
 	if !pending {
 		return Blocker{}
@@ -74,14 +75,16 @@ func replacementIsPending(r removal) Blocker {
 }
 
 // replacesSource reports whether a new binding replaces the binding of a source, and does not exist yet: a binding between the same
-// exchange and queue, or one from another exchange if the queue would have no source. The queue would miss messages meanwhile.
-func (c *Comparison) replacesSource(old v1alpha1.TopologyEntry) bool {
+// exchange and queue, or one from another exchange if the queue would have no source. The queue would miss messages meanwhile. A binding
+// that was in sync before replaces nothing: another client has deleted it.
+func (c *Comparison) replacesSource(old v1alpha1.TopologyEntry, known topology.Inventory) bool {
 	hasSource, isReplaced, isMoved := false, false, false
 	for _, entry := range c.Entries {
 		switch {
 		case !isSourceBinding(entry.TopologyEntry) || entry.Destination != old.Destination:
 		case entry.State == v1alpha1.StateInSync:
 			hasSource = true
+		case known.WasInSync(entry.ID(), entry.Hash):
 		case entry.State == v1alpha1.StateMissing && entry.Source == old.Source:
 			isReplaced = true
 		case entry.State == v1alpha1.StateMissing && !slices.Contains(c.MissingExchanges, entry.Source):

@@ -38,15 +38,18 @@ func (c *Comparison) collectOrphans(desired topology.Topology, observed vhost.Ob
 		return desired.Wants(id) || !observed.Has(id) || (input.Shared != nil && input.Shared(entry)) ||
 			(entry.Kind == v1alpha1.KindExchange && entry.Role == v1alpha1.RoleSource)
 	})
+	if len(orphans) == 0 {
+		return
+	}
 	leaving := topology.IDsOf(topology.BindingsOf(orphans))
-	search := observed.SearchDeadLetters()
+	known, search := topology.InventoryOf(input.Owned), observed.SearchDeadLetters()
 	blocks := make([]Blocker, len(orphans))
 	unbound := vhost.IDs{}
 	for i, entry := range orphans {
 		if entry.Kind != v1alpha1.KindBinding {
 			continue
 		}
-		blocks[i] = firstBlocker(bindingChecks, removal{entry, c, observed, input, leaving, search})
+		blocks[i] = firstBlocker(bindingChecks, removal{entry, c, observed, input, leaving, known, search})
 		if blocks[i] == (Blocker{}) {
 			unbound[topology.IDOf(entry)] = true
 		}
@@ -54,9 +57,9 @@ func (c *Comparison) collectOrphans(desired topology.Topology, observed vhost.Ob
 	for i, entry := range orphans {
 		switch entry.Kind {
 		case v1alpha1.KindExchange:
-			blocks[i] = firstBlocker(exchangeChecks, removal{entry, c, observed, input, unbound, search})
+			blocks[i] = firstBlocker(exchangeChecks, removal{entry, c, observed, input, unbound, known, search})
 		case v1alpha1.KindQueue:
-			blocks[i] = firstBlocker(queueChecks, removal{entry, c, observed, input, unbound, search})
+			blocks[i] = firstBlocker(queueChecks, removal{entry, c, observed, input, unbound, known, search})
 		}
 		entry.State = v1alpha1.StateOrphaned
 		c.addOrphan(Orphan{Entry: entry, BlockedBy: blocks[i]})

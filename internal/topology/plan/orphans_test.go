@@ -89,6 +89,9 @@ func TestWhatLeavesTheSpec(t *testing.T) {
 	through := func(source, destination string) vhost.Binding {
 		return vhost.Binding{Source: source, Destination: destination, ToExchange: true}
 	}
+	withoutPaid := func(o *vhost.Observed) {
+		topologytest.DropBindings(o, func(b vhost.Binding) bool { return b.RoutingKey == "order.paid" })
+	}
 	for name, test := range map[string]struct {
 		edit
 
@@ -325,6 +328,18 @@ deadLetter: {queue: {maxLength: 10}}`},
 		"a source key is unbound when the key that replaces it is bound": {
 			edit: edit{was: keys("order.placed", 9), spec: keys("order.*", 9), declared: true},
 			want: []string{`Binding events -> orders "order.placed": goes`},
+		},
+		"a source key is unbound while another key that was bound before is missing": {
+			edit: edit{was: keys("order.placed, order.paid", 9), spec: keys("order.paid", 9), then: withoutPaid},
+			want: []string{`Binding events -> orders "order.placed": goes`},
+		},
+		"the last source key that exists is unbound while a source exchange that was bound before is missing": {
+			edit: edit{
+				was:  `{bindings: [{exchange: {name: more, type: topic}, routingKeys: [order.paid]}, {exchange: {name: events, type: fanout}}], deadLetter: {policy: Disabled}}`,
+				spec: `{bindings: [{exchange: {name: more, type: topic}, routingKeys: [order.paid]}], deadLetter: {policy: Disabled}}`,
+				then: withoutPaid,
+			},
+			want: []string{`Binding events -> orders "": goes`},
 		},
 		"a source key stays bound while its replacement waits for the recreation of another queue": {
 			edit: edit{was: keys("order.placed", 9), spec: keys("order.*", 10)},
