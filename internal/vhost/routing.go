@@ -6,8 +6,8 @@ import (
 )
 
 // Route returns the sorted queues that a message with this key may reach through an exchange, directly or through other exchanges. known
-// is false if an exchange decides by more than the key, or may have an alternate exchange. Then some messages do not reach all of the
-// queues.
+// is false if an exchange decides by more than the key, or has no matching binding and may have an alternate exchange. Then some messages
+// do not reach all of the queues.
 func (o Observed) Route(exchange, key string) (queues []string, known bool) {
 	known = true
 	onward := func(name string) (exchanges []string) {
@@ -23,11 +23,10 @@ func (o Observed) Route(exchange, key string) (queues []string, known bool) {
 			}
 			routed, known = routed || matches, known && decided
 		}
-		alternates := o.alternatesOf(name)
 		if !routed {
-			exchanges = append(exchanges, alternates...)
+			alternates := o.alternatesOf(name)
+			exchanges, known = append(exchanges, alternates...), known && len(alternates) == 0
 		}
-		known = known && len(alternates) == 0
 		return exchanges
 	}
 	for range Reach([]string{exchange}, onward) { // onward collects the queues
@@ -36,13 +35,10 @@ func (o Observed) Route(exchange, key string) (queues []string, known bool) {
 	return slices.Compact(queues), known
 }
 
-// MayLead reports whether bindings lead from an exchange to a queue, whatever their keys. It returns true for an exchange that may have
-// an alternate exchange, whose routes it does not follow.
+// MayLead reports whether bindings and alternate exchanges lead from an exchange to a queue, whatever the keys of the bindings.
 func (o Observed) MayLead(exchange, queue string) bool {
-	for name := range Reach([]string{exchange}, o.boundExchanges) {
-		if len(o.alternatesOf(name)) > 0 {
-			return true
-		}
+	onward := func(name string) []string { return append(o.boundExchanges(name), o.alternatesOf(name)...) }
+	for name := range Reach([]string{exchange}, onward) {
 		if slices.ContainsFunc(o.BindingsFrom[name], func(b Binding) bool { return !b.ToExchange && b.Destination == queue }) {
 			return true
 		}

@@ -463,37 +463,42 @@ func TestDiffReturnRoute(t *testing.T) {
 		key       string // of returnTo
 		exchanges map[string]string
 		bindings  []vhost.Binding
-		arguments vhost.Arguments // of the exchange back
+		alternate string // the alternate exchange of back
 		missing   string
 		fansOut   string // the queues in the advisory
 	}{
-		"no exchange":                         {missing: absent},
-		"no binding":                          {exchanges: map[string]string{"back": "topic"}, missing: nowhere},
-		"direct":                              {exchanges: map[string]string{"back": "direct"}, bindings: []vhost.Binding{to("back", "orders", "again")}},
-		"direct with another key":             {exchanges: map[string]string{"back": "direct"}, bindings: []vhost.Binding{to("back", "orders", "#")}, missing: nowhere},
-		"fanout":                              {exchanges: map[string]string{"back": "fanout"}, bindings: []vhost.Binding{to("back", "orders", "whatever")}},
-		"topic":                               {exchanges: map[string]string{"back": "topic"}, bindings: []vhost.Binding{to("back", "orders", "*")}},
-		"topic that does not match":           {exchanges: map[string]string{"back": "topic"}, bindings: []vhost.Binding{to("back", "orders", "again.*")}, missing: nowhere},
-		"fans out":                            {exchanges: map[string]string{"back": "topic"}, bindings: []vhost.Binding{to("back", "orders", "again"), to("back", "z", "#"), to("back", `"a"`, "*"), to("back", "z", "again")}, fansOut: `"\"a\"", "z"`},
-		"leads to other queues only":          {exchanges: map[string]string{"back": "direct"}, bindings: []vhost.Binding{to("back", "other", "again")}, missing: astray},
-		"headers: each message decides":       {exchanges: map[string]string{"back": "headers"}, bindings: []vhost.Binding{to("back", "other", "again"), to("back", "orders", "")}},
-		"a plugin's type":                     {exchanges: map[string]string{"back": "x-random"}, bindings: []vhost.Binding{to("back", "other", "again"), to("back", "orders", "")}},
-		"headers: to other queues only":       {exchanges: map[string]string{"back": "headers"}, bindings: []vhost.Binding{to("back", "other", "again")}, missing: noWay},
-		"headers: to an exchange in a circle": {exchanges: map[string]string{"back": "headers", "inner": "headers"}, bindings: []vhost.Binding{through("back", "inner", ""), through("inner", "back", "")}, missing: noWay},
-		"through another exchange":            {exchanges: map[string]string{"back": "topic", "inner": "direct"}, bindings: []vhost.Binding{through("back", "inner", "#"), to("inner", "orders", "again")}},
-		"through one that leads nowhere":      {exchanges: map[string]string{"back": "topic", "inner": "direct"}, bindings: []vhost.Binding{through("back", "inner", "#"), to("inner", "orders", "other")}, missing: nowhere},
-		"through one that each message picks": {exchanges: map[string]string{"back": "topic", "inner": "headers"}, bindings: []vhost.Binding{through("back", "inner", "#"), to("inner", "orders", "other")}},
-		"in a circle":                         {exchanges: map[string]string{"back": "fanout", "inner": "fanout"}, bindings: []vhost.Binding{through("back", "inner", ""), through("inner", "back", ""), to("inner", "orders", "")}},
-		"with an alternate exchange":          {exchanges: map[string]string{"back": "direct"}, arguments: vhost.Arguments{"alternate-exchange": "lost"}},
+		"no exchange":                                {missing: absent},
+		"no binding":                                 {exchanges: map[string]string{"back": "topic"}, missing: nowhere},
+		"direct":                                     {exchanges: map[string]string{"back": "direct"}, bindings: []vhost.Binding{to("back", "orders", "again")}},
+		"direct with another key":                    {exchanges: map[string]string{"back": "direct"}, bindings: []vhost.Binding{to("back", "orders", "#")}, missing: nowhere},
+		"fanout":                                     {exchanges: map[string]string{"back": "fanout"}, bindings: []vhost.Binding{to("back", "orders", "whatever")}},
+		"topic":                                      {exchanges: map[string]string{"back": "topic"}, bindings: []vhost.Binding{to("back", "orders", "*")}},
+		"topic that does not match":                  {exchanges: map[string]string{"back": "topic"}, bindings: []vhost.Binding{to("back", "orders", "again.*")}, missing: nowhere},
+		"fans out":                                   {exchanges: map[string]string{"back": "topic"}, bindings: []vhost.Binding{to("back", "orders", "again"), to("back", "z", "#"), to("back", `"a"`, "*"), to("back", "z", "again")}, fansOut: `"\"a\"", "z"`},
+		"leads to other queues only":                 {exchanges: map[string]string{"back": "direct"}, bindings: []vhost.Binding{to("back", "other", "again")}, missing: astray},
+		"headers: each message decides":              {exchanges: map[string]string{"back": "headers"}, bindings: []vhost.Binding{to("back", "other", "again"), to("back", "orders", "")}},
+		"a plugin's type":                            {exchanges: map[string]string{"back": "x-random"}, bindings: []vhost.Binding{to("back", "other", "again"), to("back", "orders", "")}},
+		"headers: to other queues only":              {exchanges: map[string]string{"back": "headers"}, bindings: []vhost.Binding{to("back", "other", "again")}, missing: noWay},
+		"headers: to an exchange in a circle":        {exchanges: map[string]string{"back": "headers", "inner": "headers"}, bindings: []vhost.Binding{through("back", "inner", ""), through("inner", "back", "")}, missing: noWay},
+		"through another exchange":                   {exchanges: map[string]string{"back": "topic", "inner": "direct"}, bindings: []vhost.Binding{through("back", "inner", "#"), to("inner", "orders", "again")}},
+		"through one that leads nowhere":             {exchanges: map[string]string{"back": "topic", "inner": "direct"}, bindings: []vhost.Binding{through("back", "inner", "#"), to("inner", "orders", "other")}, missing: nowhere},
+		"through one that each message picks":        {exchanges: map[string]string{"back": "topic", "inner": "headers"}, bindings: []vhost.Binding{through("back", "inner", "#"), to("inner", "orders", "other")}},
+		"in a circle":                                {exchanges: map[string]string{"back": "fanout", "inner": "fanout"}, bindings: []vhost.Binding{through("back", "inner", ""), through("inner", "back", ""), to("inner", "orders", "")}},
+		"through an alternate exchange":              {exchanges: map[string]string{"back": "direct", "rest": "fanout"}, alternate: "rest", bindings: []vhost.Binding{to("back", "other", "else"), to("rest", "orders", "")}},
+		"an alternate exchange that leads nowhere":   {exchanges: map[string]string{"back": "direct"}, alternate: "lost", missing: noWay},
+		"an alternate exchange that gets no retries": {exchanges: map[string]string{"back": "direct", "rest": "fanout"}, alternate: "rest", bindings: []vhost.Binding{to("back", "other", "again"), to("rest", "orders", "")}, missing: astray},
+		"an alternate exchange, and a binding with other key": {exchanges: map[string]string{"back": "direct", "rest": "fanout"}, alternate: "rest", bindings: []vhost.Binding{to("back", "orders", "else"), to("rest", "other", "")}, missing: astray},
+		"fans out, and has an alternate exchange":             {exchanges: map[string]string{"back": "direct", "rest": "fanout"}, alternate: "rest", bindings: []vhost.Binding{to("back", "orders", "again"), to("back", "z", "again"), to("rest", "other", "")}, fansOut: `"z"`},
 	} {
-		t.Run(name, func(t *testing.T) {
+		compare := func(t *testing.T, arguments vhost.Arguments, policies []vhost.Policy) {
 			t.Parallel()
 			topo := topologytest.Desired(t, `{retry: {returnTo: {exchange: back, routingKey: again}}}`, topologytest.V43)
 			observed := topologytest.Observe(t, topo)
+			observed.Policies = policies
 			for exchange, kind := range test.exchanges {
 				found := vhost.Exchange{Type: kind, Durable: true}
 				if exchange == "back" {
-					found.Arguments = test.arguments
+					found.Arguments = arguments
 				}
 				observed.Exchanges[exchange] = found
 			}
@@ -517,6 +522,18 @@ func TestDiffReturnRoute(t *testing.T) {
 				}}
 			}
 			topologytest.Equal(t, "advisories", advisories, got.Advisories)
+		}
+		if test.alternate == "" {
+			t.Run(name, func(t *testing.T) { compare(t, nil, nil) })
+			continue
+		}
+		alternate := vhost.Arguments{"alternate-exchange": test.alternate}
+		t.Run(name+", by its argument", func(t *testing.T) { compare(t, alternate, nil) })
+		t.Run(name+", by a policy", func(t *testing.T) {
+			compare(t, nil, []vhost.Policy{{Name: "unrouted", Pattern: vhost.ReadPattern("^back$"), ApplyTo: "exchanges", Definition: alternate}})
+		})
+		t.Run(name+", by a policy of all exchanges", func(t *testing.T) {
+			compare(t, nil, []vhost.Policy{{Name: "unrouted", Pattern: vhost.ReadPattern(""), ApplyTo: "all", Definition: alternate}})
 		})
 	}
 }

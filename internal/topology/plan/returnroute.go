@@ -27,17 +27,18 @@ func (c *Comparison) checkReturnRoute(desired topology.Topology, observed vhost.
 			"; declare it, or give a binding to it a type", route.Exchange))
 		return
 	}
+	mayLead := func() bool { return observed.MayLead(route.Exchange, route.Queue) }
 	uncertain := len(route.Keys) == 0
 	for _, key := range route.Keys {
 		queues, known := observed.Route(route.Exchange, key)
+		others := slices.DeleteFunc(slices.Clone(queues), func(q string) bool { return q == route.Queue })
+		if len(others) == len(queues) && (known || mayLead()) {
+			c.missingReturn(route, wrongReturn(route, key, others))
+			return
+		}
 		if !known { // a headers exchange or similar: the route depends on each message
 			uncertain = true
 			continue
-		}
-		others := slices.DeleteFunc(slices.Clone(queues), func(q string) bool { return q == route.Queue })
-		if len(others) == len(queues) {
-			c.missingReturn(route, wrongReturn(route, key, others))
-			return
 		}
 		if len(others) > 0 {
 			c.Advisories = append(c.Advisories, v1alpha1.Advisory{
@@ -47,7 +48,7 @@ func (c *Comparison) checkReturnRoute(desired topology.Topology, observed vhost.
 			})
 		}
 	}
-	if uncertain && !observed.MayLead(route.Exchange, route.Queue) {
+	if uncertain && !mayLead() {
 		c.missingReturn(route, fmt.Sprintf("no binding leads from exchange %q of retry.returnTo to queue %q: %s; bind the queue to it",
 			route.Exchange, route.Queue, lostOrStuck))
 	}
@@ -97,5 +98,5 @@ func withDesired(observed vhost.Observed, desired topology.Topology) vhost.Obser
 		wanted := vhost.Binding{Source: binding.Source, Destination: binding.Destination, RoutingKey: binding.RoutingKey}
 		from[binding.Source] = append(slices.Clip(from[binding.Source]), wanted)
 	}
-	return vhost.Observed{Exchanges: exchanges, BindingsFrom: from}
+	return vhost.Observed{Exchanges: exchanges, BindingsFrom: from, Policies: observed.Policies}
 }
