@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
+	"strconv"
 	"time"
 
 	"github.com/warren-mq/warren/api/v1alpha1"
@@ -56,6 +58,7 @@ func (v *vhostScope) prune(comparison *plan.Comparison) {
 			comparison.Advisories = append(comparison.Advisories, orphaned(orphan.Entry, block))
 		}
 	}
+	comparison.Advisories = append(comparison.Advisories, waitingKeys(comparison.Orphans)...)
 	if len(trying) == 0 {
 		v.deletions.Cancel(owner)
 		return
@@ -110,6 +113,27 @@ func orphaned(entry v1alpha1.TopologyEntry, why plan.Blocker) v1alpha1.Advisory 
 		Code: v1alpha1.AdvisoryOrphaned, Reason: why.Reason, Name: entry.Name,
 		Message: fmt.Sprintf("%v is no longer in the spec; retained: %s", topology.IDOf(entry), why.Message),
 	}
+}
+
+// waitingKeys returns an advisory for each source exchange whose routing keys left the spec and stay bound until their replacements exist.
+// That can take days, for example while a queue waits to be recreated. One exchange may have thousands of keys.
+func waitingKeys(orphans []plan.Orphan) (advisories []v1alpha1.Advisory) {
+	keys, queues := map[string][]string{}, map[string]string{}
+	for _, orphan := range orphans {
+		entry := orphan.Entry
+		if entry.Kind == v1alpha1.KindBinding && entry.Role == v1alpha1.RoleSource &&
+			orphan.BlockedBy.Reason == v1alpha1.AdvisoryReasonReplacementPending {
+			keys[entry.Source], queues[entry.Source] = append(keys[entry.Source], strconv.Quote(entry.RoutingKey)), entry.Destination
+		}
+	}
+	for _, source := range slices.Sorted(maps.Keys(keys)) {
+		advisories = append(advisories, v1alpha1.Advisory{
+			Code: v1alpha1.AdvisoryOrphaned, Reason: v1alpha1.AdvisoryReasonReplacementPending, Name: source,
+			Message: fmt.Sprintf("queue %q stays bound to exchange %q with routing keys that are no longer in the spec, until the "+
+				"bindings that replace them exist: %s", queues[source], source, conditions.FirstN(keys[source])),
+		})
+	}
+	return advisories
 }
 
 // The reasons to retain an object that package plan does not know.

@@ -24,11 +24,12 @@ import (
 	"github.com/warren-mq/warren/test/deadline"
 )
 
-// orphans returns one prunable orphan and one blocked orphan of each kind.
+// orphans returns a prunable orphan and a blocked orphan of each kind.
 func orphans() plan.Comparison {
 	binding := func(key string) v1alpha1.TopologyEntry {
 		return v1alpha1.TopologyEntry{Kind: v1alpha1.KindBinding, Source: "dlx", Destination: "dlq", RoutingKey: key, Role: v1alpha1.RoleDeadLetter}
 	}
+	source := v1alpha1.TopologyEntry{Kind: v1alpha1.KindBinding, Source: "events", Destination: "orders", Role: v1alpha1.RoleSource}
 	object := func(kind v1alpha1.ObjectKind, name string) v1alpha1.TopologyEntry {
 		return v1alpha1.TopologyEntry{Kind: kind, Name: name, Role: v1alpha1.RoleDeadLetter}
 	}
@@ -39,6 +40,8 @@ func orphans() plan.Comparison {
 		{Entry: object(v1alpha1.KindQueue, "fed"), BlockedBy: plan.Blocker{Reason: v1alpha1.AdvisoryReasonInUse, Message: `queue "theirs" still dead-letters to it`}},
 		{Entry: binding("a")},
 		{Entry: binding("b"), BlockedBy: plan.Blocker{Reason: v1alpha1.AdvisoryReasonInUse, Message: `queue "theirs" still dead-letters through it`}},
+		{Entry: binding("c"), BlockedBy: plan.Blocker{Reason: v1alpha1.AdvisoryReasonReplacementPending, Message: "the objects that replace it do not exist yet"}},
+		{Entry: source, BlockedBy: plan.Blocker{Reason: v1alpha1.AdvisoryReasonRecreationPending, Message: `queue "orders" must be recreated first`}},
 	}}
 }
 
@@ -297,6 +300,40 @@ func TestPruningAsksAgainRightBeforeTheQueueIsDeleted(t *testing.T) {
 		return w.get().Status.Advisories
 	}).WithTimeout(deadline.For(10 * time.Second)).Should(ContainElement(HaveField("Message", ContainSubstring(`queue "other"`))))
 	topologytest.Equal(t, "queues", []string{"orders.retry.30s"}, w.queueNames("orders.retry.30s"))
+}
+
+// A routing key may wait for days until its replacement is bound. The advisory ends with the binding.
+func TestAReplacedRoutingKeyThatStaysBoundIsReported(t *testing.T) {
+	t.Parallel()
+	keys := func(events, more string, maxLength int) *v1alpha1.ConsumerQueue {
+		const spec = `{
+			bindings: [{exchange: {name: events, type: topic}, routingKeys: [%s]}, {exchange: {name: more, type: topic}, routingKeys: [%s]}],
+			deadLetter: {queue: {maxLength: %d}}}`
+		return controllertest.NewConsumerQueue(t, fmt.Sprintf(spec, events, more, maxLength))
+	}
+	const stays = `queue "orders" stays bound to exchange %q with routing keys that are no longer in the spec, until the bindings that replace them exist: `
+	w := newWorld(t, keys("a, b, c, d, e, f, g", "k", 9))
+	w.mustReconcile()
+	orphaned := func() (messages []string) {
+		w.mustReconcile()
+		for _, advisory := range w.get().Status.Advisories {
+			if advisory.Code == v1alpha1.AdvisoryOrphaned {
+				messages = append(messages, fmt.Sprintf("%s %s: %s", advisory.Name, advisory.Reason, advisory.Message))
+			}
+		}
+		return messages
+	}
+	w.edit(keys("new", "new, k", 10).Spec)
+	topologytest.Equal(t, "while the dead-letter queue waits to be recreated", []string{
+		"events ReplacementPending: " + fmt.Sprintf(stays, "events") + `"a"; "b"; "c"; "d"; "e"; and 2 more`,
+	}, orphaned())
+	w.edit(keys("new", "new", 10).Spec)
+	topologytest.Equal(t, "by exchange", []string{
+		"events ReplacementPending: " + fmt.Sprintf(stays, "events") + `"a"; "b"; "c"; "d"; "e"; and 2 more`,
+		"more ReplacementPending: " + fmt.Sprintf(stays, "more") + `"k"`,
+	}, orphaned())
+	w.edit(keys("new", "new", 9).Spec)
+	topologytest.Equal(t, "when the replacements are bound", nil, orphaned())
 }
 
 // The claim and the declarations may take long. A removal then waits for a newer refresh, because others may use the object by now.
