@@ -42,6 +42,17 @@ func (e Exchange) Alternates(name string, policies []Policy) (exchanges []string
 	return exchanges
 }
 
+// AlternatesIn returns the alternates of the exchanges that may have some. The patterns of a hostile vhost can make this take minutes.
+func AlternatesIn(exchanges map[string]Exchange, policies []Policy) map[string][]string {
+	found := map[string][]string{}
+	for name, exchange := range exchanges {
+		if alternates := exchange.Alternates(name, policies); len(alternates) > 0 {
+			found[name] = alternates
+		}
+	}
+	return found
+}
+
 func (o Observed) alternatesOf(exchange string) []string {
 	return o.Exchanges[exchange].Alternates(exchange, o.Policies)
 }

@@ -109,9 +109,12 @@ func (s *DeadLetterSearch) findLeading(to string) {
 				s.before[next] = append(s.before[next], name)
 			}
 		}
-		policies := AlternatePolicies(s.Policies)
-		for name, exchange := range s.Exchanges {
-			for _, alternate := range exchange.Alternates(name, policies) {
+		alternates := s.Alternates
+		if alternates == nil {
+			alternates = AlternatesIn(s.Exchanges, AlternatePolicies(s.Policies))
+		}
+		for name, exchanges := range alternates {
+			for _, alternate := range exchanges {
 				s.before[alternate] = append(s.before[alternate], name)
 			}
 		}

@@ -211,6 +211,27 @@ func TestASearchStopsAtItsStepLimit(t *testing.T) {
 	}
 }
 
+// The patterns of policies can take long, so a search does not evaluate them if the alternates are known.
+func TestASearchUsesTheKnownAlternates(t *testing.T) {
+	t.Parallel()
+	o := waysToQ()
+	o.DeadLetterRoutes = []DeadLetterRoute{{Queue: "theirs", Exchange: "empty"}}
+	o.Policies = []Policy{{Name: "unrouted", Pattern: ReadPattern("^empty$"), ApplyTo: "exchanges", Definition: Arguments{ArgAlternateExchange: "fanout"}}}
+	for name, test := range map[string]struct {
+		known map[string][]string
+		want  string
+	}{
+		"unknown": {nil, "theirs"},
+		"known":   {map[string][]string{"empty": {"direct"}}, "theirs"},
+		"none":    {map[string][]string{}, ""},
+	} {
+		o.Alternates = test.known
+		if got := o.SearchDeadLetters().Into("q", nil); got != test.want {
+			t.Errorf("%s: fed by %q, want %q", name, got, test.want)
+		}
+	}
+}
+
 func TestHasAlternative(t *testing.T) {
 	t.Parallel()
 	binding := Binding{Source: "x", Destination: "old", RoutingKey: "a"}

@@ -20,9 +20,10 @@ type deadLetterIndex struct {
 	sources     map[deadLetterTarget][]string      // names of queues, sorted: thousands of queues may share a target
 	keyed       map[keyedTarget][]string           // the same queues, sorted, by exchange and routing key
 	alternating []vhost.Policy                     // policies that set an alternate exchange
-	// forwarding are the exchanges that are the source of a binding to another exchange. alternates are the exchanges that may have an
-	// alternate exchange.
-	forwarding, alternates map[string]bool
+	// forwarding are the exchanges that are the source of a binding to another exchange.
+	forwarding map[string]bool
+	// alternates are the exchanges that may have alternate exchanges, with these.
+	alternates map[string][]string
 }
 
 // deadLetterTarget is the object that a queue dead-letters to: an exchange, or a queue through the default exchange. If both fields are
@@ -61,12 +62,9 @@ func (s *Snapshot) index() *deadLetterIndex {
 	index.policies, index.alternating = deadLetterPolicies(s.Policies), vhost.AlternatePolicies(s.Policies)
 	index.routes, index.sources = map[string][]vhost.DeadLetterRoute{}, map[deadLetterTarget][]string{}
 	index.keyed = map[keyedTarget][]string{}
-	index.forwarding, index.alternates = map[string]bool{}, map[string]bool{}
+	index.forwarding, index.alternates = map[string]bool{}, vhost.AlternatesIn(s.exchanges, index.alternating)
 	for _, name := range slices.Sorted(maps.Keys(s.Queues)) { // in order, so that each name is appended to sources
 		index.addQueue(name, s.Queues[name])
-	}
-	for name, exchange := range s.exchanges {
-		index.addExchange(name, exchange)
 	}
 	for source := range s.BindingsFrom {
 		index.setForwarding(source, s.BindingsFrom[source])
@@ -113,8 +111,11 @@ func dropName[target comparable](names map[target][]string, from target, name st
 }
 
 func (i *deadLetterIndex) addExchange(name string, exchange vhost.Exchange) {
-	if i.built && len(exchange.Alternates(name, i.alternating)) > 0 {
-		i.alternates[name] = true
+	if !i.built {
+		return
+	}
+	if alternates := exchange.Alternates(name, i.alternating); len(alternates) > 0 {
+		i.alternates[name] = alternates
 	}
 }
 

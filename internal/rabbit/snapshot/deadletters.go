@@ -24,8 +24,8 @@ func (s *Snapshot) addDeadLetterSources(names vhost.Selection, observed vhost.Ob
 	for source := range index.forwarding {
 		add(source)
 	}
-	for name := range index.alternates {
-		observed.Exchanges[name] = s.exchanges[name]
+	for name, alternates := range index.alternates {
+		observed.Exchanges[name], observed.Alternates[name] = s.exchanges[name], alternates
 		targets[deadLetterTarget{exchange: name}] = true // messages that it cannot route go to its alternate exchange
 	}
 	for _, name := range names.Queues {
@@ -92,7 +92,8 @@ func (s *Snapshot) othersDeadLetterBy(binding vhost.Binding, names vhost.Selecti
 // routesByKey reports whether an exchange routes each message only to the queues that are bound with the message's routing key.
 func (s *Snapshot) routesByKey(exchange string) bool {
 	index := &s.deadLetters
-	return exchange != "" && s.exchanges[exchange].Type == vhost.TypeDirect && !index.forwarding[exchange] && !index.alternates[exchange]
+	_, alternates := index.alternates[exchange]
+	return exchange != "" && s.exchanges[exchange].Type == vhost.TypeDirect && !index.forwarding[exchange] && !alternates
 }
 
 // sourcesByKey lists the queues whose dead letters a named binding of the exchange may route. It also lists queues whose dead letters may

@@ -127,20 +127,28 @@ func TestDeadLetterSources(t *testing.T) {
 	}
 }
 
-// The policy of an exchange leads dead letters to a named exchange.
+// The policy of an exchange leads dead letters to a named exchange, also if the exchange is declared later.
 func TestDeadLettersByTheAlternateExchangeOfAPolicy(t *testing.T) {
 	t.Parallel()
 	s := build(nil,
 		[]management.ExchangeItem{{Name: "dlx", Type: "fanout"}, {Name: "hub", Type: "direct"}},
 		[]management.QueueItem{{Name: "theirs", Type: "quorum", Durable: true, Arguments: map[string]any{"x-dead-letter-exchange": "hub"}}},
 		nil,
-		[]management.PolicyItem{{Name: "unrouted", Pattern: "^hub$", ApplyTo: "exchanges", Definition: map[string]any{"alternate-exchange": "dlx"}}},
+		[]management.PolicyItem{{Name: "unrouted", Pattern: "^hub", ApplyTo: "exchanges", Definition: map[string]any{"alternate-exchange": "dlx"}}},
 		nil)
 	observed := s.observe(vhost.Selection{Exchanges: []string{"dlx"}, IncludeDeadLetterSources: true})
 	if difference := cmp.Diff([]vhost.DeadLetterRoute{{Queue: "theirs", Exchange: "hub"}}, observed.DeadLetterRoutes); difference != "" {
 		t.Error(difference)
 	}
 	if difference := cmp.Diff([]string{"dlx", "hub"}, keys(observed.Exchanges)); difference != "" {
+		t.Error(difference)
+	}
+	if difference := cmp.Diff(map[string][]string{"hub": {"dlx"}}, observed.Alternates); difference != "" {
+		t.Error(difference)
+	}
+	s.PutExchange("hub-2", vhost.Exchange{Type: "direct"})
+	observed = s.observe(vhost.Selection{Exchanges: []string{"dlx"}, IncludeDeadLetterSources: true})
+	if difference := cmp.Diff(map[string][]string{"hub": {"dlx"}, "hub-2": {"dlx"}}, observed.Alternates); difference != "" {
 		t.Error(difference)
 	}
 }

@@ -174,6 +174,7 @@ func (s *Snapshot) observe(names vhost.Selection) vhost.Observed {
 		s.follow(names.FollowFrom, observed)
 	}
 	if names.IncludeDeadLetterSources {
+		observed.Alternates = map[string][]string{}
 		observed.DeadLetterRoutes = s.addDeadLetterSources(names, observed)
 	}
 	return observed
