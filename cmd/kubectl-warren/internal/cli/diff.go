@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -118,7 +119,7 @@ func valueText(change v1alpha1.Change, value string) string {
 	if change.Path == "" {
 		return value
 	}
-	return orNotSet(value)
+	return cmp.Or(value, notSet)
 }
 
 // differs names the part of an object that differs.

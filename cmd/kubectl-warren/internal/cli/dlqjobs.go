@@ -79,7 +79,7 @@ func listJobs(
 func jobList(listed []jobs.Job) any {
 	objects := make([]client.Object, len(listed))
 	for i, each := range listed {
-		objects[i] = typed(each.Object)
+		objects[i] = typed(each.Object, each.Noun())
 	}
 	return struct {
 		metav1.TypeMeta `json:",inline"`

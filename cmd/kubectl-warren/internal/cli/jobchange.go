@@ -32,23 +32,19 @@ func newRate(c *cluster, streams genericiooptions.IOStreams) *cobra.Command {
 }
 
 func newSuspend(c *cluster, streams genericiooptions.IOStreams) *cobra.Command {
-	return &cobra.Command{
-		Use:   "suspend NAME",
-		Short: "Suspend a Redrive or a Purge; `dlq resume` resumes it",
-		Args:  usage(cobra.ExactArgs(1)), ValidArgsFunction: c.completeJob,
-		RunE: func(cmd *cobra.Command, args []string) error {
-			return c.changeJob(cmd.Context(), streams, args[0], map[string]any{"suspend": true}, "is suspended")
-		},
-	}
+	return newSuspension(c, streams, "suspend", "Suspend a Redrive or a Purge; `dlq resume` resumes it", true, "is suspended")
 }
 
 func newResume(c *cluster, streams genericiooptions.IOStreams) *cobra.Command {
+	return newSuspension(c, streams, "resume", "Resume a Redrive or a Purge that is suspended", false, "is resumed")
+}
+
+func newSuspension(c *cluster, streams genericiooptions.IOStreams, name, short string, suspend bool, done string) *cobra.Command {
 	return &cobra.Command{
-		Use:   "resume NAME",
-		Short: "Resume a Redrive or a Purge that is suspended",
-		Args:  usage(cobra.ExactArgs(1)), ValidArgsFunction: c.completeJob,
+		Use: name + " NAME", Short: short,
+		Args: usage(cobra.ExactArgs(1)), ValidArgsFunction: c.completeJob,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return c.changeJob(cmd.Context(), streams, args[0], map[string]any{"suspend": false}, "is resumed")
+			return c.changeJob(cmd.Context(), streams, args[0], map[string]any{"suspend": suspend}, done)
 		},
 	}
 }

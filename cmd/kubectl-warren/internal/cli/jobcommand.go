@@ -184,7 +184,7 @@ func (c *jobCommand) print(object client.Object) error {
 		printf(c.Out, "%s\n", resourceNameOf(object))
 		return nil
 	}
-	_, err := c.output.printed(c.Out, typed(object))
+	_, err := c.output.printed(c.Out, typed(object, jobs.Of(object).Noun()))
 	return err
 }
 
@@ -193,9 +193,9 @@ func resourceNameOf(object client.Object) string {
 	return string(jobs.Of(object).Kind) + "." + v1alpha1.GroupVersion.Group + "/" + cmp.Or(object.GetName(), object.GetGenerateName())
 }
 
-// typed returns the object of a job as the API server prints it.
-func typed(object client.Object) client.Object {
-	object.GetObjectKind().SetGroupVersionKind(v1alpha1.GroupVersion.WithKind(jobs.Of(object).Noun()))
+// typed returns an object as the API server prints it.
+func typed(object client.Object, kind string) client.Object {
+	object.GetObjectKind().SetGroupVersionKind(v1alpha1.GroupVersion.WithKind(kind))
 	object.SetManagedFields(nil)
 	return object
 }
@@ -214,7 +214,7 @@ func (c *jobCommand) printManifest(object client.Object) error {
 	if c.output.format == formatTable {
 		c.output.format = formatYAML
 	}
-	manifest, err := runtime.DefaultUnstructuredConverter.ToUnstructured(typed(object))
+	manifest, err := runtime.DefaultUnstructuredConverter.ToUnstructured(typed(object, jobs.Of(object).Noun()))
 	if err != nil {
 		return err
 	}

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 
@@ -37,11 +38,14 @@ func objectName(object preview.Object) string {
 	return object.Source + " -> " + object.Destination
 }
 
+// notSet stands for an argument that an object does not have.
+const notSet = "not set"
+
 func objectDetail(object preview.Object, wide bool) string {
 	var parts []string
 	for _, difference := range object.Differences {
 		parts = append(parts, fmt.Sprintf("%s: %s, should be %s",
-			strings.TrimPrefix(difference.Path, "arguments."), orNotSet(difference.Observed), orNotSet(difference.Desired)))
+			strings.TrimPrefix(difference.Path, "arguments."), cmp.Or(difference.Observed, notSet), cmp.Or(difference.Desired, notSet)))
 	}
 	if object.Type != "" {
 		parts = append(parts, string(object.Type))
@@ -56,13 +60,6 @@ func objectDetail(object preview.Object, wide bool) string {
 		parts = append(parts, object.Message)
 	}
 	return strings.Join(parts, "; ")
-}
-
-func orNotSet(value string) string {
-	if value == "" {
-		return "not set"
-	}
-	return value
 }
 
 func argumentsText(arguments vhost.Arguments) []string {

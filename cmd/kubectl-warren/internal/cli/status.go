@@ -72,17 +72,10 @@ func (s *statusCommand) one(ctx context.Context, kube session, name string) erro
 		printf(s.Out, "%s\n", queueResource(cq.Name))
 		return nil
 	}
-	if printed, err := s.output.printed(s.Out, typedQueue(cq)); printed || err != nil {
+	if printed, err := s.output.printed(s.Out, typed(cq, "ConsumerQueue")); printed || err != nil {
 		return err
 	}
 	return printStatus(s.Out, cq, isColoured(s.Out))
-}
-
-// typedQueue returns a ConsumerQueue as the API server prints it.
-func typedQueue(cq *v1alpha1.ConsumerQueue) *v1alpha1.ConsumerQueue {
-	cq.SetGroupVersionKind(v1alpha1.GroupVersion.WithKind("ConsumerQueue"))
-	cq.SetManagedFields(nil)
-	return cq
 }
 
 // queueResource returns the name of a ConsumerQueue for -o name.
@@ -98,7 +91,7 @@ func (s *statusCommand) list(ctx context.Context, kube session, args []string) e
 		return err
 	}
 	for i := range list.Items {
-		typedQueue(&list.Items[i])
+		typed(&list.Items[i], "ConsumerQueue")
 	}
 	list.SetGroupVersionKind(v1alpha1.GroupVersion.WithKind("ConsumerQueueList"))
 	if printed, err := s.output.printed(s.Out, list); printed || err != nil {
@@ -182,14 +175,6 @@ type statusSummary struct {
 	Advisories               int
 }
 
-func summaries(queues []v1alpha1.ConsumerQueue) []statusSummary {
-	list := make([]statusSummary, len(queues))
-	for i := range queues {
-		list[i] = summaryOf(&queues[i])
-	}
-	return list
-}
-
 func summaryOf(cq *v1alpha1.ConsumerQueue) statusSummary {
 	condition := func(kind string) metav1.Condition {
 		if found := meta.FindStatusCondition(cq.Status.Conditions, kind); found != nil {
@@ -228,7 +213,8 @@ var badIfTrue = map[metav1.ConditionStatus]colour{metav1.ConditionTrue: red, met
 func printStatuses(out io.Writer, queues []v1alpha1.ConsumerQueue, layout tableLayout) error {
 	head := []string{"NAME", "QUEUE", "READY", "REASON", "DRIFTED", "RECREATE", "OBJECTS", "DEAD"}
 	rows := layout.newTable(head, "ADVISORIES", "MESSAGE")
-	for _, each := range summaries(queues) {
+	for i := range queues {
+		each := summaryOf(&queues[i])
 		rows.add(layout.row(each.Namespace, []cell{
 			cellOf(each.Name), cellOf(each.Queue),
 			{string(each.Ready), conditionColour[each.Ready]},
