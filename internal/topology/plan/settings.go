@@ -13,30 +13,22 @@ import (
 type settings struct {
 	name  string
 	queue vhost.Queue
-	// effective are the operator policy and the policy that apply to the queue. possible are policies that may apply instead; see
-	// vhost.PoliciesOf.
-	effective, possible []*vhost.Policy
-	// operators and users are the candidates for the one operator policy and the one policy of the queue, the most likely first. Nil stands
-	// for none.
+	// operators and users are the candidates for the one operator policy and the one policy of the queue. The first candidate applies, or
+	// one of the others does; see vhost.PoliciesOf. Nil stands for none.
 	operators, users []*vhost.Policy
 }
 
 func settingsOf(name string, queue vhost.Queue, policies []vhost.Policy) settings {
-	s := settings{name: name, queue: queue}
-	for _, operator := range []bool{true, false} {
+	candidates := func(operator bool) []*vhost.Policy {
 		effective, possible := vhost.PoliciesOf(name, cmp.Or(queue.Type(), vhost.TypeClassic), policies, operator)
-		if effective != nil {
-			s.effective = append(s.effective, effective)
-		}
-		s.possible = append(s.possible, possible...)
-		candidates := append([]*vhost.Policy{effective}, possible...)
-		if operator {
-			s.operators = candidates
-		} else {
-			s.users = candidates
-		}
+		return append([]*vhost.Policy{effective}, possible...)
 	}
-	return s
+	return settings{name: name, queue: queue, operators: candidates(true), users: candidates(false)}
+}
+
+// effective returns the operator policy and the policy that apply to the queue.
+func (s settings) effective() []*vhost.Policy {
+	return slices.DeleteFunc([]*vhost.Policy{s.operators[0], s.users[0]}, func(p *vhost.Policy) bool { return p == nil })
 }
 
 // maxPairs is the maximum number of pairs that pairs returns. Only a hostile broker has more.
@@ -49,8 +41,7 @@ func (s settings) pairs() (pairs []settings) {
 	}
 	for _, operator := range s.operators {
 		for _, user := range s.users {
-			effective := slices.DeleteFunc([]*vhost.Policy{operator, user}, func(p *vhost.Policy) bool { return p == nil })
-			pairs = append(pairs, settings{name: s.name, queue: s.queue, effective: effective})
+			pairs = append(pairs, settings{s.name, s.queue, []*vhost.Policy{operator}, []*vhost.Policy{user}})
 		}
 	}
 	return pairs
@@ -58,7 +49,7 @@ func (s settings) pairs() (pairs []settings) {
 
 // match reports whether a policy applies or may apply to the queue.
 func (s settings) match(policy *vhost.Policy) vhost.Match {
-	if slices.Contains(s.effective, policy) {
+	if slices.Contains(s.effective(), policy) {
 		return vhost.MatchYes
 	}
 	return vhost.MatchUnknown
@@ -85,13 +76,13 @@ func (s settings) lowest(argument, key string, counts func(int64) bool) (found l
 		}
 	}
 	consider(s.queue.Arguments[argument], limit{key: argument, match: vhost.MatchYes})
-	for _, policy := range s.effective {
+	for _, policy := range s.effective() {
 		consider(policy.Definition[key], limit{key: key, policy: policy, match: vhost.MatchYes})
 	}
 	if exists {
 		return found, true
 	}
-	for _, policy := range s.possible {
+	for _, policy := range slices.Concat(s.operators[1:], s.users[1:]) {
 		consider(policy.Definition[key], limit{key: key, policy: policy, match: vhost.MatchUnknown})
 	}
 	return found, exists
@@ -104,7 +95,7 @@ func negative(value int64) bool { return value < 0 }
 // settingBeside returns the value of an argument or of the policy key that overrides it, and the policy that sets the value, if any. If a
 // policy that may match sets the limit, its other keys count too: RabbitMQ applies all keys of a policy or none.
 func (s settings) settingBeside(limit limit, argument, key string) (value any, by *vhost.Policy) {
-	policies := s.effective
+	policies := s.effective()
 	if limit.policy != nil && limit.match == vhost.MatchUnknown {
 		policies = append([]*vhost.Policy{limit.policy}, policies...)
 	}

@@ -3,7 +3,6 @@ package topologytest
 import (
 	"maps"
 	"slices"
-	"strings"
 	"testing"
 
 	"github.com/warren-mq/warren/api/v1alpha1"
@@ -134,32 +133,9 @@ func Arrives(o vhost.Observed, exchange string, message DeadLetter) map[string]b
 }
 
 func accepts(exchange string, binding vhost.Binding, message DeadLetter) bool {
-	switch exchange {
-	case "fanout":
-		return true
-	case "headers":
+	if exchange == vhost.TypeHeaders {
 		return binding.Arguments["x-last-death-reason"] == message.Reason
-	case "direct":
-		return binding.RoutingKey == message.Key
-	case "topic":
-		return matches(words(binding.RoutingKey), words(message.Key))
 	}
-	return false
-}
-
-func words(key string) []string {
-	if key == "" {
-		return nil
-	}
-	return strings.Split(key, ".")
-}
-
-func matches(pattern, key []string) bool {
-	switch {
-	case len(pattern) == 0:
-		return len(key) == 0
-	case pattern[0] == "#":
-		return matches(pattern[1:], key) || (len(key) > 0 && matches(pattern, key[1:]))
-	}
-	return len(key) > 0 && (pattern[0] == "*" || pattern[0] == key[0]) && matches(pattern[1:], key[1:])
+	matches, _ := vhost.MatchesKey(exchange, binding.RoutingKey, message.Key)
+	return matches
 }
