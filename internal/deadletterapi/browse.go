@@ -41,7 +41,7 @@ func (h *Handler) takeTurn(ctx context.Context, found deadletterjob.Queue, compl
 		join, within = h.users.Join, exportTurnTime
 	}
 	granted := make(chan struct{})
-	entry := join(deadletterjob.User{ObjectKey: client.ObjectKeyFromObject(found.ConsumerQueue)}, found.Key(), func() { close(granted) })
+	entry := join(deadletterjob.Key{ObjectKey: client.ObjectKeyFromObject(found.ConsumerQueue)}, found.Key(), func() { close(granted) })
 	blockedBy, waits := entry.Waits()
 	if !waits {
 		return entry, nil
@@ -62,11 +62,11 @@ func (h *Handler) takeTurn(ctx context.Context, found deadletterjob.Queue, compl
 }
 
 // whileUsed returns the error for a queue that another user keeps. A browse ends soon, but a job may take hours.
-func whileUsed(blockedBy deadletterjob.User, why string) error {
+func whileUsed(blockedBy deadletterjob.Key, why string) error {
 	if blockedBy.Kind == "" {
 		return tooMany(why + "; try again soon")
 	}
-	return apierrors.NewTooManyRequests(why+". Suspend the "+blockedBy.Kind+", or try again when it has ended", retryLater)
+	return apierrors.NewTooManyRequests(why+". Suspend the "+string(blockedBy.Kind)+", or try again when it has ended", retryLater)
 }
 
 // target is a queue that may be browsed, with an entry in the register of users.

@@ -100,7 +100,7 @@ func TestABrowseWaitsForItsTurn(t *testing.T) {
 			ConsumerQueue: controllertest.InSync(t, `{}`), Names: topology.QueueNames{Queue: "orders.dlq"},
 			Location: ownership.Location{Cluster: vhost.Cluster{Name: "a"}, VHost: "/"},
 		}
-		again := deadletterjob.User{Kind: "Redrive", ObjectKey: client.ObjectKey{Namespace: "shop", Name: "again"}}
+		again := deadletterjob.Key{Kind: "Redrive", ObjectKey: client.ObjectKey{Namespace: "shop", Name: "again"}}
 		job := h.users.Join(again, found.Key(), func() {})
 		_, err := h.takeTurn(t.Context(), found, false)
 		topologytest.Equal(t, "too many", true, apierrors.IsTooManyRequests(err))

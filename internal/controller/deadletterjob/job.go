@@ -24,14 +24,10 @@ const (
 	Purge   Kind = "Purge"
 )
 
-// Key names a job.
+// Key names a job. A request of the dead-letter API has the name of its ConsumerQueue and no Kind.
 type Key struct {
 	Kind Kind
 	client.ObjectKey
-}
-
-func (k Key) user() User {
-	return User{Kind: string(k.Kind), ObjectKey: k.ObjectKey}
 }
 
 // Job has what a Redrive and a Purge share.

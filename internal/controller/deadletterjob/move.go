@@ -8,7 +8,6 @@ import (
 
 	"github.com/warren-mq/warren/consumer/contract"
 	"github.com/warren-mq/warren/internal/controller/brokers"
-	"github.com/warren-mq/warren/internal/deadletter"
 	"github.com/warren-mq/warren/internal/topology/plan"
 	"github.com/warren-mq/warren/internal/vhost"
 )
@@ -18,12 +17,11 @@ type Move struct {
 	Broker  *brokers.Broker
 	Cluster string
 	Queue   QueueKey
-	// Type is the type of the source queue.
-	Type string
-	// ConsumerQueue is the name of the ConsumerQueue. Source distinguishes its dead letters from other dead letters in a shared queue.
+	// Details are those of the source queue. Source distinguishes the dead letters of the ConsumerQueue from others in a shared queue.
+	Details
+	// ConsumerQueue is the name of the ConsumerQueue.
 	ConsumerQueue    string
 	ConsumerQueueUID types.UID
-	Source           deadletter.Source
 	// Destination is a queue. It is empty if each message goes where it was published first, or if messages are deleted.
 	Destination string
 	Route       contract.Route
@@ -31,10 +29,6 @@ type Move struct {
 	Behind string
 	// RouteQueues are the queues on the route.
 	RouteQueues []string
-	// Limited: the broker may drop messages that were delivered and returned.
-	Limited bool
-	// DelaysReturned: the broker may hide returned messages for some time.
-	DelaysReturned bool
 }
 
 // To returns where each message is published; nil if that depends on the message.

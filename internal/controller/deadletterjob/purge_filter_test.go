@@ -38,7 +38,7 @@ func TestPurgeFilter(t *testing.T) {
 			`{}`, false, &amqp.Delivery{Headers: amqp.Table{"x-warren-redrive-count": int64(99), deadletter.HeaderRedriveID: "uid"}}, "",
 		},
 	} {
-		made, wrong := newPurgeFilter(purgeOf(t, test.spec), Move{Source: deadletter.Source{Main: "orders", Shared: test.shared}})
+		made, wrong := newPurgeFilter(purgeOf(t, test.spec), Move{Details: Details{Source: deadletter.Source{Main: "orders", Shared: test.shared}}})
 		topologytest.Equal(t, name+": is valid", true, wrong == nil)
 		topologytest.Equal(t, name, test.want, made.Skips(test.message, 0))
 	}

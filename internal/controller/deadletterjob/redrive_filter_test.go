@@ -21,7 +21,7 @@ import (
 // moveOf returns a Move from orders.dlq at a broker, without a destination.
 func moveOf(broker *brokerstest.Broker) Move {
 	return Move{
-		Broker: &brokers.Broker{Observer: broker}, Queue: QueueKey{Name: "orders.dlq"}, Source: deadletter.Source{Main: "orders"},
+		Broker: &brokers.Broker{Observer: broker}, Queue: QueueKey{Name: "orders.dlq"}, Details: Details{Source: deadletter.Source{Main: "orders"}},
 		RouteQueues: []string{"orders"},
 	}
 }

@@ -29,21 +29,15 @@ func (k QueueKey) mayBe(other QueueKey) bool {
 	return k.Location.Cluster.MayBe(other.Location.Cluster) && k.Location.VHost == other.Location.VHost && k.Name == other.Name
 }
 
-// User is a Redrive, a Purge, or a request of the dead-letter API, whose Kind is empty.
-type User struct {
-	Kind string
-	client.ObjectKey
-}
-
 // Uses describes what a user does, for a reader in the given namespace. It does not name jobs of other namespaces.
-func (u User) Uses(queue, namespace string) string {
+func (k Key) Uses(queue, namespace string) string {
 	switch {
-	case u.Kind == "":
+	case k.Kind == "":
 		return fmt.Sprintf("a request of the dead-letter API browses queue %q", queue)
-	case u.Namespace != namespace:
-		return fmt.Sprintf("a %s in another namespace takes messages of queue %q", u.Kind, queue)
+	case k.Namespace != namespace:
+		return fmt.Sprintf("a %s in another namespace takes messages of queue %q", k.Kind, queue)
 	}
-	return fmt.Sprintf("%s %q takes messages of queue %q", u.Kind, u.Name, queue)
+	return fmt.Sprintf("%s %q takes messages of queue %q", k.Kind, k.Name, queue)
 }
 
 // Register has the users of dead-letter queues in this process, in the order of their arrival. The first user of a queue has the turn and
@@ -65,7 +59,7 @@ const maxRemovals = 10_000
 type Entry struct {
 	register *Register
 	queue    QueueKey
-	user     User
+	user     Key
 	granted  func()
 	waits    bool
 	// browses: the user may be admitted beside a job of its namespace. beside is that job once the user is admitted.
@@ -81,12 +75,12 @@ type Entry struct {
 const betweenBrowses = time.Second
 
 // Join adds a user behind all other users of the queue. If the user must wait, granted is called when its turn comes.
-func (r *Register) Join(user User, queue QueueKey, granted func()) *Entry {
+func (r *Register) Join(user Key, queue QueueKey, granted func()) *Entry {
 	return r.add(&Entry{register: r, queue: queue, user: user, granted: granted})
 }
 
 // Browse is Join for a user that need not see all messages. It does not wait for a job that admits browses.
-func (r *Register) Browse(user User, queue QueueKey, granted func()) *Entry {
+func (r *Register) Browse(user Key, queue QueueKey, granted func()) *Entry {
 	return r.add(&Entry{register: r, queue: queue, user: user, granted: granted, browses: true})
 }
 
@@ -144,13 +138,13 @@ func (r *Register) isBrowsed(job *Entry) bool {
 func (e *Entry) Queue() QueueKey { return e.queue }
 
 // Waits reports whether the user waits, and for which user.
-func (e *Entry) Waits() (user User, waits bool) {
+func (e *Entry) Waits() (user Key, waits bool) {
 	e.register.mu.Lock()
 	defer e.register.mu.Unlock()
 	if e.waits {
 		return e.register.blocker(e).user, true
 	}
-	return User{}, false
+	return Key{}, false
 }
 
 // AdmitBrowses admits browses beside a job that has the turn. The job must pause while IsBrowsed. held returns how many messages it

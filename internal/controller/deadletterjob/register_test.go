@@ -23,8 +23,8 @@ func queueIn(namespace string) QueueKey {
 	}
 }
 
-func user(kind, name string) User {
-	return User{kind, client.ObjectKey{Namespace: "shop", Name: name}}
+func user(kind Kind, name string) Key {
+	return Key{kind, client.ObjectKey{Namespace: "shop", Name: name}}
 }
 
 // A user asks for whom it waits while the user in front of it leaves.
@@ -52,7 +52,7 @@ func TestUsersOfAQueueTakeTurns(t *testing.T) {
 	t.Parallel()
 	register := &Register{}
 	var granted []string
-	join := func(kind, name string) *Entry {
+	join := func(kind Kind, name string) *Entry {
 		return register.Join(user(kind, name), queueIn("shop"), func() { granted = append(granted, name) })
 	}
 	export, job, gone, last := join("", "export"), join("Redrive", "job"), join("Purge", "gone"), join("", "last")
@@ -83,7 +83,7 @@ func TestABrowseBesideAJob(t *testing.T) {
 		grant := func(name string) func() { return func() { granted = append(granted, name) } }
 		job := register.Join(user("Redrive", "job"), queueIn("shop"), grant("job"))
 		early := register.Browse(user("", "early"), queueIn("shop"), grant("early"))
-		stranger := register.Browse(User{"", client.ObjectKey{Namespace: "other", Name: "stranger"}}, queueIn("shop"), grant("stranger"))
+		stranger := register.Browse(Key{"", client.ObjectKey{Namespace: "other", Name: "stranger"}}, queueIn("shop"), grant("stranger"))
 		export := register.Join(user("", "export"), queueIn("shop"), grant("export"))
 		topologytest.Equal(t, "granted before the job admits browses", []string(nil), granted)
 		job.AdmitBrowses(func() int { return 7 })
@@ -176,7 +176,7 @@ func TestRemovalsBetweenTwoTurns(t *testing.T) {
 
 func TestUsersAreNamedInTheirNamespaceOnly(t *testing.T) {
 	t.Parallel()
-	for want, user := range map[string]User{
+	for want, user := range map[string]Key{
 		`a request of the dead-letter API browses queue "q"`:       user("", "orders"),
 		`Redrive "a" takes messages of queue "q"`:                  user("Redrive", "a"),
 		`a Purge in another namespace takes messages of queue "q"`: {"Purge", client.ObjectKey{Namespace: "other", Name: "a"}},

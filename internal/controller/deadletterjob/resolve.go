@@ -32,8 +32,7 @@ func (s *scope) resolve(ctx context.Context) (Move, *Blocker, error) {
 	m := Move{
 		Broker: from.Broker, Cluster: from.Location.Cluster.Key(),
 		ConsumerQueue: from.ConsumerQueue.Name, ConsumerQueueUID: from.ConsumerQueue.UID,
-		Queue: from.Key(), Type: details.Type,
-		Source: details.Source, Limited: details.Limited, DelaysReturned: details.DelaysReturned,
+		Queue: from.Key(), Details: details,
 	}
 	stop, err = s.work.ResolveDestination(ctx, from, &m)
 	return m, stop, err

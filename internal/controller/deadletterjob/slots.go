@@ -32,7 +32,7 @@ const (
 // Wait is why a job does not get its turn now. The zero value means that it need not wait.
 type Wait struct {
 	// blockedBy has the turn at the queue.
-	blockedBy User
+	blockedBy Key
 	// namesake: the move of a deleted job of the same name has not ended.
 	namesake bool
 	// full is the limit that leaves no slot. begun is how many jobs of the namespace have begun.

@@ -45,8 +45,7 @@ type queuedJob struct {
 
 // Task is a job that has its turn, and its move if the move has begun. The zero Task means that the job does not have its turn.
 type Task struct {
-	uid   types.UID
-	queue QueueKey
+	uid types.UID
 
 	Move     Move
 	cancel   context.CancelFunc // nil before the move has begun
@@ -129,7 +128,7 @@ func (t *Tasks) acquire(key Key, uid types.UID, wanted QueueKey) (why Wait, gran
 		return Wait{blockedBy: blockedBy}, false
 	}
 	delete(t.queued, key)
-	t.of[key] = &Task{uid: uid, queue: wanted}
+	t.of[key] = &Task{uid: uid}
 	return Wait{}, true
 }
 
@@ -138,7 +137,7 @@ func (t *Tasks) entryAt(key Key, wanted QueueKey) *Entry {
 		return entry
 	}
 	t.leave(key)
-	t.entries[key] = t.users.Join(key.user(), wanted, func() { t.enqueue(key) })
+	t.entries[key] = t.users.Join(key, wanted, func() { t.enqueue(key) })
 	return t.entries[key]
 }
 

@@ -45,7 +45,7 @@ func TestOneRedriveHasTheTurnAtAQueue(t *testing.T) {
 	topologytest.Equal(t, "first has the turn", true, granted)
 	wait, granted := r.acquire(key("second"), "2", queueAt("other", "orders.dlq"))
 	topologytest.Equal(t, "second has the turn", false, granted)
-	topologytest.Equal(t, "blocked by", key("first").user(), wait.blockedBy)
+	topologytest.Equal(t, "blocked by", key("first"), wait.blockedBy)
 	_, granted = r.acquire(key("third"), "3", queueAt("default", "invoices.dlq"))
 	topologytest.Equal(t, "third has the turn at another queue", true, granted)
 	r.drop(key("first"), "1")
@@ -80,7 +80,7 @@ func TestSlotsOfANamespace(t *testing.T) {
 	begun := map[string]mover.Config{}
 	begin := func(name string) (granted bool) {
 		wait, granted := r.acquire(key(name), "1", queueAt("default", name))
-		topologytest.Equal(t, "blocked by at the queue", User{}, wait.blockedBy)
+		topologytest.Equal(t, "blocked by at the queue", Key{}, wait.blockedBy)
 		if granted {
 			r.begin(key(name), Move{Broker: &brokers.Broker{Mover: broker}}, silent(0), mover.Settings{}, time.Now())
 			begun[name] = <-broker.Begun
@@ -191,7 +191,7 @@ func TestAJobWaitsForAnExport(t *testing.T) {
 	t.Parallel()
 	enqueued := controllertest.NewEnqueued()
 	r := newTasks(t, enqueued.Enqueue)
-	exporter := User{ObjectKey: key("orders").ObjectKey}
+	exporter := Key{ObjectKey: key("orders").ObjectKey}
 	export := r.users.Join(exporter, queueAt("default", "orders.dlq"), func() {})
 	wait, granted := r.acquire(key("job"), "1", queueAt("other", "orders.dlq"))
 	topologytest.Equal(t, "granted during the export", false, granted)
@@ -212,7 +212,7 @@ func TestAJobWaitsForAnExport(t *testing.T) {
 func TestAJobThatIsNotFirstHasNoPlace(t *testing.T) {
 	t.Parallel()
 	r := newTasks(t, controllertest.NewEnqueued().Enqueue)
-	export := r.users.Join(User{}, queueAt("default", "orders.dlq"), func() {})
+	export := r.users.Join(Key{}, queueAt("default", "orders.dlq"), func() {})
 	r.acquire(key("younger"), "1", queueAt("default", "orders.dlq"))
 	r.acquire(key("older"), "2", queueAt("default", "orders.dlq"))
 	r.await(turn{key: key("younger")}, key("older"))
@@ -237,7 +237,7 @@ func TestAJobPausesForABrowse(t *testing.T) {
 			begun := <-broker.Begun
 			topologytest.Equal(t, "paused at first", false, begun.Settings().Paused)
 			begun.Report(mover.Progress{Held: 7})
-			browse := r.users.Browse(User{ObjectKey: key("orders").ObjectKey}, queueAt("default", "orders.dlq"), func() {})
+			browse := r.users.Browse(Key{ObjectKey: key("orders").ObjectKey}, queueAt("default", "orders.dlq"), func() {})
 			held, beside := browse.HeldByJob()
 			topologytest.Equal(t, "the browse is admitted", test.admits, beside)
 			topologytest.Equal(t, "held", map[bool]int{true: 7}[test.admits], held)
