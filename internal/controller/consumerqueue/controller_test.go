@@ -67,11 +67,11 @@ func TestQueuesOfConnection(t *testing.T) {
 	)}
 	bc := controllertest.BrokerConnection(v1alpha1.BrokerConnectionSpec{})
 	got := []string{}
-	for _, request := range r.queuesOfConnection(t.Context(), bc) {
+	for _, request := range r.queuesOfConnection(t.Context(), bc, all) {
 		got = append(got, request.String())
 	}
 	topologytest.Equal(t, "ConsumerQueues", []string{"shop/a", "shop/b"}, got)
-	topologytest.Equal(t, "without an API server", nil, (&Reconciler{client: controllertest.BrokenClient(t)}).queuesOfConnection(t.Context(), bc))
+	topologytest.Equal(t, "without an API server", nil, (&Reconciler{client: controllertest.BrokenClient(t)}).queuesOfConnection(t.Context(), bc, all))
 }
 
 func TestReconcileConsumerQueue(t *testing.T) {

@@ -11,7 +11,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
-	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/warren-mq/warren/api/v1alpha1"
@@ -179,21 +178,11 @@ func (r *Reconciler) queuesWithOutdatedCounts(ctx context.Context, bc *v1alpha1.
 	if broker == nil || !broker.Health().Usable() {
 		return nil // the BrokerConnection enqueues all of them when it is usable again
 	}
-	queues, err := brokers.QueuesOf(ctx, r.client, client.ObjectKeyFromObject(bc))
-	if err != nil {
-		log.FromContext(ctx).Error(err, "Cannot list ConsumerQueues", "brokerConnection", client.ObjectKeyFromObject(bc))
-		return nil
-	}
-	var requests []reconcile.Request
-	for i := range queues {
-		cq := &queues[i]
+	return r.queuesOfConnection(ctx, bc, func(cq *v1alpha1.ConsumerQueue) bool {
 		if cq.Spec.Suspend || !cq.DeletionTimestamp.IsZero() {
-			continue
+			return false
 		}
 		counted, known := countedMessages(&cq.Status, broker)
-		if hasOutdatedConsumers(&cq.Status, broker) || known && isOutdated(cq.Status.Messages, counted) {
-			requests = append(requests, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(cq)})
-		}
-	}
-	return requests
+		return hasOutdatedConsumers(&cq.Status, broker) || known && isOutdated(cq.Status.Messages, counted)
+	})
 }

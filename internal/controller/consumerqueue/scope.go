@@ -133,7 +133,7 @@ func (s *scope) checkProtected(ctx context.Context, owner string) error {
 	if client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("get BrokerConnection %q: %w", s.cq.ConnectionName(), err)
 	}
-	if apierrors.IsNotFound(err) || string(bc.UID) != owner || !bc.IsProtected() || !bc.DeletionTimestamp.IsZero() {
+	if string(bc.UID) != owner || !bc.IsProtected() || !bc.DeletionTimestamp.IsZero() {
 		return statuswriter.ErrStaleCache
 	}
 	return nil

@@ -64,7 +64,7 @@ func readiness(
 	comparison plan.Comparison, open []v1alpha1.Change, policy v1alpha1.DriftPolicy, applied error,
 ) (conditions.Value, conditions.Progress) {
 	recreate := slices.ContainsFunc(open, func(c v1alpha1.Change) bool { return c.Effect == v1alpha1.EffectRecreate })
-	blocked := comparison.Upgraded && slices.ContainsFunc(open, func(c v1alpha1.Change) bool { return c.Effect != v1alpha1.EffectNone })
+	acts := func(c v1alpha1.Change) bool { return c.Effect != v1alpha1.EffectNone }
 	switch {
 	case errors.Is(applied, brokererr.ErrAccessRefused):
 		return conditions.False(v1alpha1.ReasonPermissionDenied, conditions.ErrorSummary(applied)), conditions.Stalled
@@ -78,15 +78,15 @@ func readiness(
 		message := recreationMessage(comparison.Changes, refusal(applied))
 		return conditions.False(v1alpha1.ReasonRecreationRequired, message), conditions.Stalled
 	case len(comparison.MissingExchanges) > 0:
-		message := effectSummary(comparison.Changes, v1alpha1.EffectNone)
+		message := describeChanges(slices.DeleteFunc(slices.Clone(comparison.Changes), acts))
 		return conditions.False(v1alpha1.ReasonExchangeMissing, message), conditions.Reconciling
 	case applied != nil:
 		return conditions.Unknown(v1alpha1.ReasonCorrecting, conditions.ErrorSummary(applied)), conditions.Reconciling
-	case comparison.MissingReturn != "" && onlyNone(open):
+	case comparison.MissingReturn != "" && !slices.ContainsFunc(open, acts):
 		return conditions.False(v1alpha1.ReasonReturnRouteMissing, comparison.MissingReturn), conditions.Reconciling
 	case len(open) > 0 && policy == v1alpha1.DriftPolicyReport:
 		return conditions.False(v1alpha1.ReasonDrifted, describeChanges(open)), conditions.Stalled
-	case blocked:
+	case comparison.Upgraded && slices.ContainsFunc(open, acts):
 		message := fmt.Sprintf("%s. Until then nothing new is declared, and sources only if nothing else is missing: %s",
 			recreationMessage(comparison.Changes, nil), describeChanges(open))
 		return conditions.False(v1alpha1.ReasonRecreationRequired, message), conditions.Stalled
@@ -108,10 +108,6 @@ func inSyncMessage(comparison plan.Comparison) string {
 		message += " for this or an older RabbitMQ"
 	}
 	return message
-}
-
-func onlyNone(changes []v1alpha1.Change) bool {
-	return !slices.ContainsFunc(changes, func(c v1alpha1.Change) bool { return c.Effect != v1alpha1.EffectNone })
 }
 
 func recreation(comparison plan.Comparison, refused error) *conditions.Value {
@@ -143,10 +139,6 @@ func recreationMessage(changes []v1alpha1.Change, refused error) string {
 		parts = append(parts, conditions.ErrorSummary(refused))
 	}
 	return strings.Join(parts, ". ")
-}
-
-func effectSummary(changes []v1alpha1.Change, effect v1alpha1.Effect) string {
-	return describeChanges(slices.DeleteFunc(slices.Clone(changes), func(c v1alpha1.Change) bool { return c.Effect != effect }))
 }
 
 // describeChanges describes the first few changes.

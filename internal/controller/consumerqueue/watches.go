@@ -45,7 +45,7 @@ func recreationAnnotated() predicate.Predicate {
 // resyncConnection enqueues all ConsumerQueues of a BrokerConnection.
 func (r *Reconciler) resyncConnection() handler.EventHandler {
 	resync := func(ctx context.Context, bc client.Object, queue requests) {
-		for _, request := range r.queuesOfConnection(ctx, bc) {
+		for _, request := range r.queuesOfConnection(ctx, bc, all) {
 			trigger.Enqueue(queue, trigger.Resync, request)
 		}
 	}
@@ -65,15 +65,21 @@ func enqueueNoticed() handler.TypedEventHandler[brokers.QueuedResource, reconcil
 	}
 }
 
-func (r *Reconciler) queuesOfConnection(ctx context.Context, bc client.Object) []reconcile.Request {
+// queuesOfConnection returns the ConsumerQueues of a BrokerConnection for which wanted returns true.
+func (r *Reconciler) queuesOfConnection(
+	ctx context.Context, bc client.Object, wanted func(*v1alpha1.ConsumerQueue) bool,
+) (requests []reconcile.Request) {
 	queues, err := brokers.QueuesOf(ctx, r.client, client.ObjectKeyFromObject(bc))
 	if err != nil {
 		log.FromContext(ctx).Error(err, "Cannot list ConsumerQueues", "brokerConnection", client.ObjectKeyFromObject(bc))
 		return nil
 	}
-	requests := make([]reconcile.Request, len(queues))
 	for i := range queues {
-		requests[i].NamespacedName = client.ObjectKeyFromObject(&queues[i])
+		if wanted(&queues[i]) {
+			requests = append(requests, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(&queues[i])})
+		}
 	}
 	return requests
 }
+
+func all(*v1alpha1.ConsumerQueue) bool { return true }
