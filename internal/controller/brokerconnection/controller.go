@@ -44,7 +44,7 @@ type Reconciler struct {
 	recorder events.EventRecorder
 	pool     *brokers.Pool
 	// deletions counts for how long deleted BrokerConnections have been waiting.
-	deletions *deletionClock
+	deletions deletionClock
 	// unneeded records when a deleted BrokerConnection was first seen without a ConsumerQueue that needs it.
 	unneeded *retrybudget.FirstSeen
 	// suspendedClean records BrokerConnections that had no fence when they were suspended.
@@ -71,8 +71,7 @@ const countDelay = time.Second
 func Setup(mgr ctrl.Manager, connections *brokers.Pool) (metrics.Source, error) {
 	r := &Reconciler{
 		client: mgr.GetClient(), live: mgr.GetAPIReader(), recorder: mgr.GetEventRecorder("warren"), pool: connections,
-		deletions: newDeletionClock(),
-		unneeded:  retrybudget.NewFirstSeen(clock.RealClock{}), suspendedClean: retrybudget.NewFirstSeen(clock.RealClock{}),
+		unneeded: retrybudget.NewFirstSeen(clock.RealClock{}), suspendedClean: retrybudget.NewFirstSeen(clock.RealClock{}),
 	}
 	return r.EmitMetrics, ctrl.NewControllerManagedBy(mgr).
 		Named("brokerconnection").

@@ -130,7 +130,7 @@ func (r *Reconciler) finalize(ctx context.Context, bc *v1alpha1.BrokerConnection
 
 // forget removes everything in memory about a BrokerConnection that is gone.
 func (r *Reconciler) forget(key client.ObjectKey) {
-	r.deletions.forget(key)
+	r.deletions.Forget(key)
 	r.unneeded.Forget(key)
 	r.suspendedClean.Forget(key)
 	r.statuses.Forget(key)

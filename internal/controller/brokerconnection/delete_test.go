@@ -46,7 +46,7 @@ func TestGraceRemaining(t *testing.T) {
 func newTestReconciler(c client.WithWatch, now clock.PassiveClock) *Reconciler {
 	return &Reconciler{
 		client: c, live: c, recorder: &controllertest.EventLog{}, pool: brokers.NewPool(c, logr.Discard(), brokers.ConnectWithin(management.NewLimits(0), 0, nil)),
-		deletions: newDeletionClock(), unneeded: retrybudget.NewFirstSeen(now), suspendedClean: retrybudget.NewFirstSeen(now),
+		unneeded: retrybudget.NewFirstSeen(now), suspendedClean: retrybudget.NewFirstSeen(now),
 	}
 }
 
@@ -137,7 +137,9 @@ func TestTerminateABrokerConnectionWithoutItsSecret(t *testing.T) {
 			now := clocktesting.NewFakePassiveClock(time.Now())
 			r := newTestReconciler(controllertest.Client(t, []controllertest.AddIndexes{brokers.AddIndexes, AddIndexes}, objects...), now)
 			key := client.ObjectKeyFromObject(bc)
-			r.deletions.of[key] = deletionTimes{seen: now.Now().Add(-test.seen), progress: now.Now().Add(-test.progress)}
+			r.deletions.Change(key, func(deletionTimes) deletionTimes {
+				return deletionTimes{seen: now.Now().Add(-test.seen), progress: now.Now().Add(-test.progress)}
+			})
 			now.SetTime(time.Now().Add(-test.free))
 			r.unneeded.At(bc)
 			now.SetTime(time.Now())

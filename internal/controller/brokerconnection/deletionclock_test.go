@@ -14,7 +14,7 @@ func TestDeletionClock(t *testing.T) {
 	t.Parallel()
 	noon := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
 	bc := controllertest.ConnectedTo("shop", "default", "rabbit@a", "/")
-	f := newDeletionClock()
+	var f deletionClock
 	for _, step := range []struct {
 		name    string
 		at      time.Duration
@@ -36,6 +36,6 @@ func TestDeletionClock(t *testing.T) {
 	bc.SetUID("another")
 	topologytest.Equal(t, "a new object of the name is seen for", 0, f.seen(bc))
 	topologytest.Equal(t, "a new object of the name waits for", 0, f.since(bc, 1, time.Time{}, noon.Add(time.Hour)))
-	f.forget(client.ObjectKeyFromObject(bc))
-	topologytest.Equal(t, "remembered", 0, len(f.of))
+	f.Forget(client.ObjectKeyFromObject(bc))
+	topologytest.Equal(t, "remembered", 0, f.seen(bc))
 }

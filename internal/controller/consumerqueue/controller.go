@@ -47,7 +47,7 @@ type Reconciler struct {
 	// removals makes a resource wait for a refresh before Warren removes objects that left the spec. refusals does so after the broker
 	// refused a write.
 	removals, refusals *brokers.RefreshGate
-	orphaned           *orphanTimes
+	orphaned           orphanTimes
 	redeclared         *redeclared
 	limiter            *brokers.Limiter
 	recreations        *recreationTasks
@@ -58,7 +58,7 @@ type Reconciler struct {
 	deleted, contracts, restored *retrybudget.FirstSeen
 	// The retry budgets of a deletion, by cause: the broker could not be reached, it refused, it needs time (see
 	// brokererr.ErrPending), or a recreation must end first.
-	unreached, refused, pending, unfinished *retrybudget.Failures
+	unreached, refused, pending, unfinished retrybudget.Failures
 }
 
 // +kubebuilder:rbac:groups=messaging.warren.dev,resources=consumerqueues,verbs=get;list;watch;patch
@@ -79,12 +79,9 @@ func Setup(mgr ctrl.Manager, connections *brokers.Pool, concurrent int) (*Reconc
 		deletions: brokers.NewDeletionTasks(connections.Lifetime(), connections.Enqueue),
 		index:     ownership.NewIndex(), claimLock: ownership.NewClaimLock(), handover: ownership.NewHandover(),
 		refreshes: brokers.NewRefreshGate(connections.Enqueue), removals: brokers.NewRefreshGate(connections.Enqueue),
-		refusals: brokers.NewRefreshGate(connections.Enqueue),
-		orphaned: newOrphanTimes(), redeclared: newRedeclared(clock.RealClock{}),
+		refusals: brokers.NewRefreshGate(connections.Enqueue), redeclared: newRedeclared(clock.RealClock{}),
 		deleted: retrybudget.NewFirstSeen(clock.RealClock{}), contracts: retrybudget.NewFirstSeen(clock.RealClock{}),
-		restored:  retrybudget.NewFirstSeen(clock.RealClock{}),
-		unreached: retrybudget.NewFailures(), refused: retrybudget.NewFailures(), pending: retrybudget.NewFailures(),
-		unfinished:  retrybudget.NewFailures(),
+		restored:    retrybudget.NewFirstSeen(clock.RealClock{}),
 		limiter:     brokers.NewLimiter(concurrent, connections.Enqueue),
 		recreations: newRecreationTasks(connections.Lifetime(), connections.Enqueue),
 	}
@@ -214,7 +211,7 @@ func (r *Reconciler) forget(key client.ObjectKey) {
 	for _, gate := range r.gates() {
 		gate.Forget(key)
 	}
-	r.orphaned.forget(key)
+	r.orphaned.Forget(key)
 	r.redeclared.forget(key)
 	r.deleted.Forget(key)
 	r.contracts.Forget(key)
@@ -226,5 +223,5 @@ func (r *Reconciler) forget(key client.ObjectKey) {
 	metrics.ForgetConsumerQueue(key.Namespace, key.Name)
 	r.recreations.forget(key)
 	r.statuses.Forget(key)
-	r.unprotected.forget(key)
+	r.unprotected.Forget(key)
 }

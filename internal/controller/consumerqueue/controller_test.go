@@ -95,9 +95,9 @@ func TestReconcileConsumerQueue(t *testing.T) {
 			connections := brokers.NewPool(test.client, logr.Discard(), brokers.ConnectWithin(management.NewLimits(0), 0, nil))
 			r := &Reconciler{
 				client: test.client, pool: connections, recorder: &controllertest.EventLog{},
-				unfinished: retrybudget.NewFailures(), recreations: newRecreationTasks(t.Context(), connections.Enqueue),
-				deletions: brokers.NewDeletionTasks(t.Context(), connections.Enqueue), index: ownership.NewIndex(), handover: ownership.NewHandover(), refreshes: brokers.NewRefreshGate(connections.Enqueue), removals: brokers.NewRefreshGate(connections.Enqueue), refusals: brokers.NewRefreshGate(connections.Enqueue), limiter: brokers.NewLimiter(1, connections.Enqueue),
-				orphaned: newOrphanTimes(), redeclared: newRedeclared(clock.RealClock{}), leadsSince: time.Now, deleted: retrybudget.NewFirstSeen(clock.RealClock{}), contracts: retrybudget.NewFirstSeen(clock.RealClock{}), restored: retrybudget.NewFirstSeen(clock.RealClock{}), unreached: retrybudget.NewFailures(), refused: retrybudget.NewFailures(), pending: retrybudget.NewFailures(),
+				recreations: newRecreationTasks(t.Context(), connections.Enqueue),
+				deletions:   brokers.NewDeletionTasks(t.Context(), connections.Enqueue), index: ownership.NewIndex(), handover: ownership.NewHandover(), refreshes: brokers.NewRefreshGate(connections.Enqueue), removals: brokers.NewRefreshGate(connections.Enqueue), refusals: brokers.NewRefreshGate(connections.Enqueue), limiter: brokers.NewLimiter(1, connections.Enqueue),
+				redeclared: newRedeclared(clock.RealClock{}), leadsSince: time.Now, deleted: retrybudget.NewFirstSeen(clock.RealClock{}), contracts: retrybudget.NewFirstSeen(clock.RealClock{}), restored: retrybudget.NewFirstSeen(clock.RealClock{}),
 			}
 			known := &v1alpha1.ConsumerQueue{}
 			if test.client.Get(t.Context(), key, known) == nil {

@@ -122,7 +122,7 @@ func (d *deletion) endRecreation(
 	if bc == nil || bc.Spec.Suspend {
 		return reconciled{}, false, nil
 	}
-	limit := retryLimit{d.unfinished, retrybudget.Pending}
+	limit := retryLimit{&d.unfinished, retrybudget.Pending}
 	why := fmt.Sprintf("BrokerConnection %q is connecting", bc.Name)
 	connection, version, usable := d.pool.Usable(bc)
 	isReached := usable && connection.Health().Err == nil
@@ -218,7 +218,7 @@ func (d *deletion) teardownThrough(
 		if ready := conditions.ReadyOf(bc); ready.Status == metav1.ConditionFalse {
 			why = conditions.WhyNotReady(bc.Name, ready)
 		}
-		return d.retryOrGiveUp(ctx, bc, retryLimit{d.unreached, retrybudget.Termination}, why, owned)
+		return d.retryOrGiveUp(ctx, bc, retryLimit{&d.unreached, retrybudget.Termination}, why, owned)
 	}
 	connection := t.connection
 	d.unreached.Forget(d.key())
@@ -246,14 +246,12 @@ func (d *deletion) teardownThrough(
 		d.setTerminating("checking whether the queues are empty")
 		return requeueAfter(trigger.Jittered(retrybudget.Termination), trigger.Noticed), nil // the end of the attempt enqueues it earlier
 	case errors.Is(trouble, brokererr.ErrPending):
-		limit := retryLimit{d.pending, retrybudget.Pending}
-		return d.retryOrGiveUp(ctx, bc, limit, conditions.ErrorSummary(trouble), t.remaining())
+		return d.retryOrGiveUp(ctx, bc, retryLimit{&d.pending, retrybudget.Pending}, conditions.ErrorSummary(trouble), t.remaining())
 	case trouble != nil && !isFinal(trouble):
 		if mayBeDelayed(trouble, connection.LastDeletion(), time.Now()) {
 			d.refused.Forget(d.key())
 		}
-		limit := retryLimit{d.refused, retrybudget.Termination}
-		return d.retryOrGiveUp(ctx, bc, limit, conditions.ErrorSummary(trouble), t.remaining())
+		return d.retryOrGiveUp(ctx, bc, retryLimit{&d.refused, retrybudget.Termination}, conditions.ErrorSummary(trouble), t.remaining())
 	case trouble != nil:
 		return reconciled{}, d.retainAll(ctx, corev1.EventTypeWarning, conditions.ErrorSummary(trouble), t.remaining())
 	}

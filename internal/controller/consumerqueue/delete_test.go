@@ -43,10 +43,10 @@ func newDeleteScope(t *testing.T, cq *v1alpha1.ConsumerQueue, others ...client.O
 	connections := brokers.NewPool(c, logr.Discard(), brokers.ConnectWithin(management.NewLimits(0), 0, nil))
 	return &scope{
 		Reconciler: &Reconciler{
-			unfinished: retrybudget.NewFailures(), recreations: newRecreationTasks(t.Context(), func(client.ObjectKey) {}),
-			client: c, live: c, pool: connections, recorder: &controllertest.EventLog{},
+			recreations: newRecreationTasks(t.Context(), func(client.ObjectKey) {}),
+			client:      c, live: c, pool: connections, recorder: &controllertest.EventLog{},
 			deletions: brokers.NewDeletionTasks(t.Context(), func(client.ObjectKey) {}), index: ownership.NewIndex(), handover: ownership.NewHandover(), refreshes: brokers.NewRefreshGate(func(client.ObjectKey) {}), removals: brokers.NewRefreshGate(func(client.ObjectKey) {}), refusals: brokers.NewRefreshGate(func(client.ObjectKey) {}),
-			orphaned: newOrphanTimes(), redeclared: newRedeclared(clock.RealClock{}), leadsSince: time.Now, deleted: retrybudget.NewFirstSeen(clock.RealClock{}), contracts: retrybudget.NewFirstSeen(clock.RealClock{}), restored: retrybudget.NewFirstSeen(clock.RealClock{}), unreached: retrybudget.NewFailures(), refused: retrybudget.NewFailures(), pending: retrybudget.NewFailures(),
+			redeclared: newRedeclared(clock.RealClock{}), leadsSince: time.Now, deleted: retrybudget.NewFirstSeen(clock.RealClock{}), contracts: retrybudget.NewFirstSeen(clock.RealClock{}), restored: retrybudget.NewFirstSeen(clock.RealClock{}),
 		},
 		report: reportOn(cq),
 	}
@@ -167,7 +167,7 @@ func TestTerminateWithoutABroker(t *testing.T) {
 				others = append(others, test.bc)
 			}
 			l := newDeleteScope(t, cq, others...)
-			failFor(l.unreached, cq, test.failing)
+			failFor(&l.unreached, cq, test.failing)
 			result, err := l.reconcileDelete(t.Context())
 			topologytest.Equal(t, "error", nil, err)
 			topologytest.Equal(t, "gone", test.waits == "", isGone(t, l))
@@ -221,7 +221,7 @@ func TestRetryOrGiveUp(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			l := newDeleteScope(t, controllertest.BeingDeleted(controllertest.Synced(t, "orders", `{}`, "")))
-			trials := retrybudget.NewFailures()
+			trials := new(retrybudget.Failures)
 			failFor(trials, l.cq, test.failing)
 			bc := controllertest.BrokerConnection(v1alpha1.BrokerConnectionSpec{ResyncInterval: test.interval})
 			owned := topology.Owned(l.status.Topology)[:1]
@@ -396,8 +396,8 @@ func TestADeletionIsRetriedWhileOthersSucceed(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			failFor(w.reconciler.refused, cq, 2*time.Minute)
-			failFor(w.reconciler.unreached, cq, 2*time.Minute)
+			failFor(&w.reconciler.refused, cq, 2*time.Minute)
+			failFor(&w.reconciler.unreached, cq, 2*time.Minute)
 			outcome := func() string {
 				_, err := w.reconciler.Reconcile(t.Context(), ctrl.Request{NamespacedName: controllertest.Orders})
 				now := &v1alpha1.ConsumerQueue{}

@@ -1,13 +1,13 @@
 package consumerqueue
 
 import (
-	"sync"
 	"time"
 
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/warren-mq/warren/api/v1alpha1"
 	"github.com/warren-mq/warren/internal/controller/brokers"
+	"github.com/warren-mq/warren/internal/controller/byresource"
 	"github.com/warren-mq/warren/internal/topology"
 	"github.com/warren-mq/warren/internal/topology/plan"
 	"github.com/warren-mq/warren/internal/vhost"
@@ -15,44 +15,33 @@ import (
 
 // orphanTimes records when objects were first seen to have left the spec of a ConsumerQueue. The snapshot may be as old as resyncInterval,
 // and another client may have begun to use such an object. So Warren unbinds or deletes an object only after a refresh that began after
-// that time.
+// that time. The zero value has none.
 type orphanTimes struct {
-	mu sync.Mutex
-	of map[client.ObjectKey]map[vhost.ID]time.Time
-}
-
-func newOrphanTimes() *orphanTimes {
-	return &orphanTimes{of: map[client.ObjectKey]map[vhost.ID]time.Time{}}
+	byresource.Map[map[vhost.ID]time.Time]
 }
 
 // latest replaces the recorded objects of a resource. It returns when the most recent of them was first seen; zero if there is none.
 func (o *orphanTimes) latest(resource client.ObjectKey, leaving []v1alpha1.TopologyEntry, now time.Time) (newest time.Time) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	seen := make(map[vhost.ID]time.Time, len(leaving))
-	for _, entry := range leaving {
-		id := topology.IDOf(entry)
-		when, known := o.of[resource][id]
-		if !known {
-			when = now
-		}
-		seen[id] = when
-		if when.After(newest) {
-			newest = when
-		}
+	if len(leaving) == 0 {
+		o.Forget(resource)
+		return newest
 	}
-	if len(seen) == 0 {
-		delete(o.of, resource)
-	} else {
-		o.of[resource] = seen
-	}
+	o.Change(resource, func(before map[vhost.ID]time.Time) map[vhost.ID]time.Time {
+		seen := make(map[vhost.ID]time.Time, len(leaving))
+		for _, entry := range leaving {
+			id := topology.IDOf(entry)
+			when, known := before[id]
+			if !known {
+				when = now
+			}
+			seen[id] = when
+			if when.After(newest) {
+				newest = when
+			}
+		}
+		return seen
+	})
 	return newest
-}
-
-func (o *orphanTimes) forget(resource client.ObjectKey) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	delete(o.of, resource)
 }
 
 // removable returns the orphans that may be removed now, or as soon as missing objects are declared.

@@ -87,9 +87,9 @@ func (w *world) restart() {
 		client: w.api, live: w.api, leadsSince: sync.OnceValue(time.Now), recorder: w.recorder, pool: pool, deletions: brokers.NewDeletionTasks(w.t.Context(), enqueue),
 		index: ownership.NewIndex(), claimLock: ownership.NewClaimLock(), handover: ownership.NewHandover(),
 		refreshes: brokers.NewRefreshGate(enqueue), removals: brokers.NewRefreshGate(enqueue), refusals: brokers.NewRefreshGate(enqueue),
-		orphaned: newOrphanTimes(), redeclared: newRedeclared(w.clock), limiter: brokers.NewLimiter(1, enqueue),
-		deleted: retrybudget.NewFirstSeen(clock.RealClock{}), contracts: retrybudget.NewFirstSeen(w.clock), restored: retrybudget.NewFirstSeen(w.clock), unreached: retrybudget.NewFailures(), refused: retrybudget.NewFailures(), pending: retrybudget.NewFailures(),
-		unfinished: retrybudget.NewFailures(), recreations: newRecreationTasks(w.t.Context(), enqueue),
+		redeclared: newRedeclared(w.clock), limiter: brokers.NewLimiter(1, enqueue),
+		deleted: retrybudget.NewFirstSeen(clock.RealClock{}), contracts: retrybudget.NewFirstSeen(w.clock), restored: retrybudget.NewFirstSeen(w.clock),
+		recreations: newRecreationTasks(w.t.Context(), enqueue),
 	}
 }
 

@@ -922,8 +922,8 @@ func TestADeletionGivesUpALostRecreationThatItCannotCheck(t *testing.T) {
 	w.once()
 	topologytest.Equal(t, "Ready", fmt.Sprintf("waiting to delete the topology: a recreation must end first; hold queue %q: %v",
 		hold, brokererr.ErrShared), conditions.Ready(w.get().Status.Conditions).Message)
-	w.reconciler.unfinished = retrybudget.NewFailures()
-	failFor(w.reconciler.unfinished, w.get(), 10*time.Minute)
+	w.reconciler.unfinished = retrybudget.Failures{}
+	failFor(&w.reconciler.unfinished, w.get(), 10*time.Minute)
 	topologytest.Equal(t, "Events", []occurrence{{
 		corev1.EventTypeWarning, eventRetained, "Delete", fmt.Sprintf(
 			`retained queue "orders": not deleted within 10m: a recreation must end first; hold queue %q: %v`,

@@ -118,8 +118,8 @@ func TestADeletionThatGivesUpARecreationNamesItsQueues(t *testing.T) {
 	w.wantTTL(whenEmpty)
 	w.reach(v1alpha1.RecreationGivingBack)
 	under := w.get().Status.Recreation
-	w.reconciler.unfinished = retrybudget.NewFailures()
-	failFor(w.reconciler.unfinished, w.get(), 10*time.Minute)
+	w.reconciler.unfinished = retrybudget.Failures{}
+	failFor(&w.reconciler.unfinished, w.get(), 10*time.Minute)
 	var note string
 	for _, event := range w.reconcileUntilGone() {
 		if event.reason == eventRetained {

@@ -132,7 +132,7 @@ func (v *vhostScope) reconcile(ctx context.Context) (waiting, error) {
 	}
 	done, ok := v.limiter.TryAcquire(v.location.Cluster.Endpoint, v.key())
 	if !ok {
-		v.orphaned.forget(v.key()) // the slot may become free much later, and a removal then needs a newer refresh
+		v.orphaned.Forget(v.key()) // the slot may become free much later, and a removal then needs a newer refresh
 		return forSlot, nil
 	}
 	defer done()
@@ -167,11 +167,11 @@ func (v *vhostScope) carryOut(ctx context.Context, comparison plan.Comparison, d
 	again := slices.DeleteFunc(decided.Drifted(), func(id vhost.ID) bool { return decided.Failed[id] })
 	v.redeclared.record(v.key(), again)
 	if errors.Is(applied, errOldComparison) {
-		v.orphaned.forget(v.key())
+		v.orphaned.Forget(v.key())
 		return forRefresh, nil
 	}
 	if applied != nil {
-		v.orphaned.forget(v.key()) // a retry may come much later, after a newer refresh
+		v.orphaned.Forget(v.key()) // a retry may come much later, after a newer refresh
 	}
 	v.prune(&comparison)
 	return waiting{}, v.reportOutcome(ctx, comparison, decided, before, applied)

@@ -1,21 +1,19 @@
 package consumerqueue
 
 import (
-	"sync"
-
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
 	"github.com/warren-mq/warren/api/v1alpha1"
+	"github.com/warren-mq/warren/internal/controller/byresource"
 )
 
 // unprotected has the ConsumerQueues that the API server removed although they had Warren's finalizer. The API server does so if it handles
 // a deletion while Warren adds the finalizer (https://github.com/kubernetes/kubernetes/issues/77988). Warren then declares a topology
 // that no resource specifies. The zero value has none.
 type unprotected struct {
-	mu sync.Mutex
-	of map[client.ObjectKey]*v1alpha1.ConsumerQueue
+	byresource.Map[*v1alpha1.ConsumerQueue]
 }
 
 // record records a ConsumerQueue that was removed, by its last version, as if it were being deleted. It returns false if the finalizer was
@@ -29,24 +27,9 @@ func (u *unprotected) record(last *v1alpha1.ConsumerQueue) bool {
 	if cq.Spec.DeletionPolicy == v1alpha1.DeletionPolicyDelete {
 		cq.Spec.DeletionPolicy = v1alpha1.DeletionPolicyDeleteIfEmpty
 	}
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	if u.of == nil {
-		u.of = map[client.ObjectKey]*v1alpha1.ConsumerQueue{}
-	}
-	u.of[client.ObjectKeyFromObject(cq)] = cq
+	u.Change(client.ObjectKeyFromObject(cq), func(*v1alpha1.ConsumerQueue) *v1alpha1.ConsumerQueue { return cq })
 	return true
 }
 
 // get returns a copy of a recorded ConsumerQueue; nil if there is none.
-func (u *unprotected) get(key client.ObjectKey) *v1alpha1.ConsumerQueue {
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	return u.of[key].DeepCopy()
-}
-
-func (u *unprotected) forget(key client.ObjectKey) {
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	delete(u.of, key)
-}
+func (u *unprotected) get(key client.ObjectKey) *v1alpha1.ConsumerQueue { return u.Get(key).DeepCopy() }

@@ -3,21 +3,20 @@
 package retrybudget
 
 import (
-	"sync"
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/warren-mq/warren/internal/controller/byresource"
 )
 
 // FirstSeen records when this process first saw a resource. A DeletionTimestamp is no substitute: it comes from the clock of the API
 // server, and may be older than this process.
 type FirstSeen struct {
 	clock clock.PassiveClock
-
-	mu sync.Mutex
-	of map[client.ObjectKey]sighting
+	of    byresource.Map[sighting]
 }
 
 type sighting struct {
@@ -26,9 +25,7 @@ type sighting struct {
 }
 
 // NewFirstSeen returns an empty FirstSeen with a clock.
-func NewFirstSeen(c clock.PassiveClock) *FirstSeen {
-	return &FirstSeen{clock: c, of: map[client.ObjectKey]sighting{}}
-}
+func NewFirstSeen(c clock.PassiveClock) *FirstSeen { return &FirstSeen{clock: c} }
 
 // At records a resource, and returns when it was first recorded.
 func (s *FirstSeen) At(object client.Object) time.Time {
@@ -41,39 +38,30 @@ func (s *FirstSeen) Since(key client.ObjectKey, state string) time.Duration {
 }
 
 func (s *FirstSeen) record(key client.ObjectKey, state string) time.Time {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	seen, known := s.of[key]
-	if !known || seen.of != state {
-		seen = sighting{of: state, when: s.clock.Now()}
-		s.of[key] = seen
-	}
-	return seen.when
+	return s.of.Change(key, func(seen sighting) sighting {
+		if seen.when.IsZero() || seen.of != state {
+			return sighting{of: state, when: s.clock.Now()}
+		}
+		return seen
+	}).when
 }
 
 // Has reports whether a resource was recorded.
 func (s *FirstSeen) Has(object client.Object) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	seen, known := s.of[client.ObjectKeyFromObject(object)]
-	return known && seen.of == string(object.GetUID())
+	seen := s.of.Get(client.ObjectKeyFromObject(object))
+	return !seen.when.IsZero() && seen.of == string(object.GetUID())
 }
 
 // Forget removes a resource that is gone.
-func (s *FirstSeen) Forget(key client.ObjectKey) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	delete(s.of, key)
-}
+func (s *FirstSeen) Forget(key client.ObjectKey) { s.of.Forget(key) }
 
 // longestTry is the longest time that counts for one attempt to delete a topology. An attempt takes this long if nothing else is deleted.
 // Any further time is a wait for other deletions, which is not a failure.
 const longestTry = 15 * time.Second
 
-// Failures measures for how long the deletion of each topology has been failing.
+// Failures measures for how long the deletion of each topology has been failing. The zero value has none.
 type Failures struct {
-	mu sync.Mutex
-	of map[client.ObjectKey]trial
+	of byresource.Map[trial]
 }
 
 type trial struct {
@@ -82,31 +70,21 @@ type trial struct {
 	failed time.Duration
 }
 
-// NewFailures returns an empty Failures.
-func NewFailures() *Failures { return &Failures{of: map[client.ObjectKey]trial{}} }
-
 // Add records one more failure, and returns for how long the deletion has been failing. Each failure counts the time since the previous
 // one, up to longestTry.
 func (f *Failures) Add(object client.Object, now time.Time) time.Duration {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	key := client.ObjectKeyFromObject(object)
-	one, known := f.of[key]
-	if !known || one.uid != object.GetUID() {
-		one = trial{uid: object.GetUID(), last: now}
-	}
-	one.failed += min(now.Sub(one.last), longestTry)
-	one.last = now
-	f.of[key] = one
-	return one.failed
+	return f.of.Change(client.ObjectKeyFromObject(object), func(one trial) trial {
+		if one.last.IsZero() || one.uid != object.GetUID() {
+			return trial{uid: object.GetUID(), last: now}
+		}
+		one.failed += min(now.Sub(one.last), longestTry)
+		one.last = now
+		return one
+	}).failed
 }
 
 // Forget removes a resource that is gone or was deleted.
-func (f *Failures) Forget(key client.ObjectKey) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	delete(f.of, key)
-}
+func (f *Failures) Forget(key client.ObjectKey) { f.of.Forget(key) }
 
 // A deletion that fails for a temporary reason is retried for Termination, or for FailingIntervals if that is longer. Then Warren releases
 // the resource and retains its objects at the broker. Pending replaces Termination for brokererr.ErrPending: RabbitMQ tries to deliver a

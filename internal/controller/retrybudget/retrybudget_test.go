@@ -21,7 +21,7 @@ func TestFirstSeen(t *testing.T) {
 	again.SetUID("another")
 	topologytest.Equal(t, "first seen of a new object of the name", true, s.At(again).After(first))
 	s.Forget(client.ObjectKeyFromObject(cq))
-	topologytest.Equal(t, "remembered", 0, len(s.of))
+	topologytest.Equal(t, "remembered", false, s.Has(again))
 }
 
 // The budget counts for how long a deletion failed, and not for how long it waited for other deletions.
@@ -37,7 +37,7 @@ func TestFailures(t *testing.T) {
 		"one wait for a slot":          {[]time.Duration{0, time.Hour}, longestTry},
 		"several waits for a slot":     {[]time.Duration{0, time.Hour, 3 * time.Second, time.Hour}, 2*longestTry + 3*time.Second},
 	} {
-		trials, now, got := NewFailures(), noon, time.Duration(0)
+		trials, now, got := new(Failures), noon, time.Duration(0)
 		for _, after := range test.after {
 			now = now.Add(after)
 			got = trials.Add(controllertest.Named(t, "shop", "orders", `{}`), now)
@@ -47,6 +47,6 @@ func TestFailures(t *testing.T) {
 		again.SetUID("another")
 		topologytest.Equal(t, name+", for one that has the name now", 0, trials.Add(again, now.Add(time.Hour)))
 		trials.Forget(client.ObjectKeyFromObject(again))
-		topologytest.Equal(t, "remembered", 0, len(trials.of))
+		topologytest.Equal(t, "remembered as", "", trials.of.Get(client.ObjectKeyFromObject(again)).uid)
 	}
 }
