@@ -28,9 +28,10 @@ func (s *scope) acquireTurn(ctx context.Context, m Move) (why string, queued boo
 		if s.Tasks.statuses[first.Kind].IsOlder(first.Object) { // it may have ended before await
 			return "", false, statuswriter.ErrStaleCache
 		}
-		if awaitsDestination(first) {
-			return fmt.Sprintf("%s %q comes first, and its destination is missing. This %s could delete the messages that it should move. "+
-				"Create the destination, or cancel or delete the %s", first.Kind, first.GetName(), s.Kind, first.Kind), true, nil
+		if isBlocked(first) {
+			return fmt.Sprintf("%s %q comes first, but cannot continue (%s). This %s could delete the messages that it should move. "+
+				"Fix the cause, or cancel or delete the %s",
+				first.Kind, first.GetName(), conditions.Ready(first.Status.Conditions).Reason, s.Kind, first.Kind), true, nil
 		}
 		return fmt.Sprintf("%s %q comes first, and has not ended", first.Kind, first.GetName()), true, nil
 	}
@@ -41,7 +42,7 @@ func (s *scope) acquireTurn(ctx context.Context, m Move) (why string, queued boo
 	return wait.textFor(s.key(), m.Queue.Name), true, nil
 }
 
-// nextInQueue returns the first job of the same ConsumerQueue that wants its turn. waits is false if no job comes before this one.
+// nextInQueue returns the first job of the same ConsumerQueue for which this one waits. waits is false if there is none.
 func (s *scope) nextInQueue(ctx context.Context) (first Job, waits bool, err error) {
 	jobs, err := s.jobsOfConsumerQueue(ctx)
 	earlier := slices.DeleteFunc(jobs, func(other Job) bool { return !s.before.waitsFor(other) })
@@ -152,25 +153,26 @@ func hasDeadLetterQueue(cq *v1alpha1.ConsumerQueue, name string) bool {
 	})
 }
 
-// waitsFor reports whether another job has its turn first. A destination may be missing for days, so a Redrive that waits for it before it
-// begins blocks no job except a Purge, which could delete the messages of the Redrive.
+// waitsFor reports whether another job has its turn first. A Redrive that is blocked may wait for days. So only a Purge waits for it, which
+// could delete the messages of the Redrive.
 func (j Job) waitsFor(other Job) bool {
 	if !wantsTurn(other) || !isBefore(other, j) {
 		return false
 	}
-	return !awaitsDestination(other) || j.Kind == Purge && !j.DryRun && !other.DryRun
+	return !isBlocked(other) || j.Kind == Purge && !j.DryRun && other.Kind == Redrive && !other.DryRun
 }
 
-// awaitsDestination reports whether a job has not begun because its destination is missing.
-func awaitsDestination(job Job) bool {
-	return !job.hasBegun() && conditions.Ready(job.Status.Conditions).Reason == v1alpha1.ReasonDestinationMissing
+// isBlocked reports whether a job cannot take messages before something else changes. A Redrive is also Suspended if the ConsumerQueue of
+// its destination is.
+func isBlocked(job Job) bool {
+	return meta.IsStatusConditionTrue(job.Status.Conditions, v1alpha1.ConditionStalled) ||
+		meta.IsStatusConditionTrue(job.Status.Conditions, v1alpha1.ConditionSuspended) ||
+		!job.hasBegun() && conditions.Ready(job.Status.Conditions).Reason == v1alpha1.ReasonDestinationMissing
 }
 
-// wantsTurn reports whether a job takes messages as soon as it has its turn and its destination exists.
+// wantsTurn reports whether a job takes messages when its turn comes and nothing blocks it.
 func wantsTurn(job Job) bool {
-	return job.Status.CompletionTime == nil && job.GetDeletionTimestamp().IsZero() && !job.Suspend &&
-		!meta.IsStatusConditionTrue(job.Status.Conditions, v1alpha1.ConditionStalled) &&
-		!meta.IsStatusConditionTrue(job.Status.Conditions, v1alpha1.ConditionSuspended)
+	return job.Status.CompletionTime == nil && job.GetDeletionTimestamp().IsZero() && !job.Suspend
 }
 
 // isBefore reports whether one job has its turn before the other.

@@ -38,11 +38,6 @@ func TestWhichRedriveComesFirst(t *testing.T) {
 func TestWantsTurn(t *testing.T) {
 	t.Parallel()
 	now := metav1.Now()
-	condition := func(name string) func(*v1alpha1.Redrive) {
-		return func(r *v1alpha1.Redrive) {
-			r.Status.Conditions = []metav1.Condition{{Type: name, Status: metav1.ConditionTrue}}
-		}
-	}
 	for name, test := range map[string]struct {
 		change func(*v1alpha1.Redrive)
 		want   bool
@@ -52,14 +47,12 @@ func TestWantsTurn(t *testing.T) {
 		"a finished Redrive":  {func(r *v1alpha1.Redrive) { r.Status.CompletionTime = &now }, false},
 		"a deleted Redrive":   {func(r *v1alpha1.Redrive) { r.DeletionTimestamp = &now }, false},
 		"spec.suspend is set": {func(r *v1alpha1.Redrive) { r.Spec.Suspend = true }, false},
-		"a suspended Redrive": {condition(v1alpha1.ConditionSuspended), false},
-		"a stalled Redrive":   {condition(v1alpha1.ConditionStalled), false},
 	} {
 		topologytest.Equal(t, name, test.want, wantsTurn(ofRedrive(redriveOf("a", 1, test.change))))
 	}
 }
 
-// A destination may be missing for days. So a Redrive that waits for it before it begins blocks no job except a Purge.
+// A Redrive that is blocked may wait for days. So only a Purge waits for it, because it could delete the messages of the Redrive.
 func TestWaitsFor(t *testing.T) {
 	t.Parallel()
 	missesDestinationAnd := func(change func(*v1alpha1.Redrive)) *v1alpha1.Redrive {
@@ -77,17 +70,31 @@ func TestWaitsFor(t *testing.T) {
 		first *v1alpha1.Redrive
 		want  bool
 	}{
-		"a Redrive":                             {redrive, missing, false},
-		"a Purge":                               {purge, missing, true},
-		"a Purge that deletes nothing":          {counts, missing, false},
-		"a Purge, and the Redrive is newer":     {purge, redriveOf("third", 3, missesDestination), false},
-		"a Purge, and the Redrive is a dry run": {purge, missesDestinationAnd(func(r *v1alpha1.Redrive) { r.Spec.DryRun = true }), false},
-		"a Purge, and the Redrive is suspended": {purge, missesDestinationAnd(func(r *v1alpha1.Redrive) { r.Spec.Suspend = true }), false},
+		"a Redrive":                                 {redrive, missing, false},
+		"a Purge":                                   {purge, missing, true},
+		"a Purge that deletes nothing":              {counts, missing, false},
+		"a Purge, and the Redrive is newer":         {purge, redriveOf("third", 3, missesDestination), false},
+		"a Purge, and the Redrive is a dry run":     {purge, missesDestinationAnd(func(r *v1alpha1.Redrive) { r.Spec.DryRun = true }), false},
+		"a Purge, and the Redrive is suspended":     {purge, missesDestinationAnd(func(r *v1alpha1.Redrive) { r.Spec.Suspend = true }), false},
+		"a Redrive, and the other is Stalled":       {redrive, redriveOf("first", 1, condition(v1alpha1.ConditionStalled)), false},
+		"a Purge, and the Redrive is Stalled":       {purge, redriveOf("first", 1, condition(v1alpha1.ConditionStalled)), true},
+		"a Redrive, and a destination is suspended": {redrive, redriveOf("first", 1, condition(v1alpha1.ConditionSuspended)), false},
+		"a Purge, and a destination is suspended":   {purge, redriveOf("first", 1, condition(v1alpha1.ConditionSuspended)), true},
 		"a Redrive, and the other has begun": {
 			redrive, missesDestinationAnd(func(r *v1alpha1.Redrive) { r.Status.Total = new(int64(5)) }), true,
 		},
 	} {
 		topologytest.Equal(t, name, test.want, test.job.waitsFor(ofRedrive(test.first)))
+	}
+	stalled := ofPurge(created(&v1alpha1.Purge{}, "first", 1))
+	stalled.Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionStalled, Status: metav1.ConditionTrue}}
+	topologytest.Equal(t, "a Purge, and another Purge is Stalled", false, purge.waitsFor(stalled))
+}
+
+// condition gives a Redrive a condition that is True.
+func condition(name string) func(*v1alpha1.Redrive) {
+	return func(r *v1alpha1.Redrive) {
+		r.Status.Conditions = []metav1.Condition{{Type: name, Status: metav1.ConditionTrue}}
 	}
 }
 
@@ -121,8 +128,8 @@ func TestAPurgeWaitsForARedriveWhoseDestinationIsMissing(t *testing.T) {
 	w.Reconcile()
 	topologytest.Equal(t, "conditions", "Ready=Unknown Queued Reconciling=True Queued ", w.ready())
 	topologytest.Equal(t, "message",
-		`Redrive "older" comes first, and its destination is missing. This Purge could delete the messages that it should move. `+
-			`Create the destination, or cancel or delete the Redrive`, conditions.Ready(w.get().Status.Conditions).Message)
+		`Redrive "older" comes first, but cannot continue (DestinationMissing). This Purge could delete the messages that it should move. `+
+			`Fix the cause, or cancel or delete the Redrive`, conditions.Ready(w.get().Status.Conditions).Message)
 }
 
 // A cache lists objects in any order. If the message named any older Redrive, each reconciliation would write the status.

@@ -79,12 +79,13 @@ func TestAMessageThatMayReachAQueueThatDropsMessagesIsNotMoved(t *testing.T) {
 		return vhost.Binding{Source: source, Destination: "audit", RoutingKey: key}
 	}
 	for name, test := range map[string]struct {
-		kind, alternate string // of exchange shop
-		bindings        []vhost.Binding
-		policy          vhost.Arguments // of audit
-		arguments       vhost.Arguments // of audit; x-max-length 5 if nil
-		exchange, key   string          // of the message; "shop" and "placed" if empty
-		want            string
+		kind, alternate   string // of exchange shop
+		alternateByPolicy string // of exchange shop
+		bindings          []vhost.Binding
+		policy            vhost.Arguments // of audit
+		arguments         vhost.Arguments // of audit; x-max-length 5 if nil
+		exchange, key     string          // of the message; "shop" and "placed" if empty
+		want              string
 	}{
 		"no further queue is bound":           {kind: "topic"},
 		"a queue that drops messages":         {kind: "topic", bindings: []vhost.Binding{toAudit("shop", "placed")}, want: drops},
@@ -104,6 +105,9 @@ func TestAMessageThatMayReachAQueueThatDropsMessagesIsNotMoved(t *testing.T) {
 			bindings: []vhost.Binding{{Source: "shop", Destination: "log", RoutingKey: "placed", ToExchange: true}, toAudit("log", "")},
 		},
 		"an alternate exchange": {kind: "topic", alternate: "log", bindings: []vhost.Binding{toAudit("log", "")}, want: drops},
+		"an alternate exchange by a policy": {
+			kind: "topic", alternateByPolicy: "log", bindings: []vhost.Binding{toAudit("log", "")}, want: drops,
+		},
 		"an alternate exchange of an exchange that routes the message": {
 			kind: "topic", alternate: "log",
 			bindings: []vhost.Binding{toAudit("log", ""), {Source: "shop", Destination: "orders", RoutingKey: "placed"}},
@@ -132,6 +136,12 @@ func TestAMessageThatMayReachAQueueThatDropsMessagesIsNotMoved(t *testing.T) {
 				s.PutQueue("orders", vhost.Queue{Durable: true, Arguments: vhost.Arguments{vhost.ArgMaxLength: int64(5)}})
 				for _, binding := range test.bindings {
 					s.PutBinding(binding)
+				}
+				if test.alternateByPolicy != "" {
+					s.Policies = []vhost.Policy{{
+						Name: "unrouted", Pattern: vhost.ReadPattern("^shop$"), ApplyTo: "exchanges",
+						Definition: vhost.Arguments{vhost.ArgAlternateExchange: test.alternateByPolicy},
+					}}
 				}
 				if test.policy != nil {
 					s.Policies = []vhost.Policy{{Name: "limits", Pattern: vhost.ReadPattern("^audit$"), ApplyTo: "queues", Definition: test.policy}}
