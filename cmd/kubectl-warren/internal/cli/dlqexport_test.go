@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 	"testing/iotest"
 
@@ -103,6 +104,16 @@ func TestExports(t *testing.T) {
 				t.Errorf("%s is there, too: %v", other, err)
 			}
 		})
+	}
+}
+
+// An export that was received completely is not complete in the file if a line was not written.
+func TestExportToAFullDisk(t *testing.T) {
+	t.Parallel()
+	command := &exportDeadLettersCommand{IOStreams: genericiooptions.NewTestIOStreamsDiscard()}
+	answer := strings.NewReader(exportedLine + `{"kind":"ExportEnd","count":1,"partial":false}` + "\n")
+	if err := command.write(fullDisk{}, answer, "on stdout"); !errors.Is(err, syscall.ENOSPC) {
+		t.Errorf("error %v, want %v", err, syscall.ENOSPC)
 	}
 }
 
