@@ -52,6 +52,7 @@ func TestRedriveFlags(t *testing.T) {
 		"another time":           {args: []string{"--died-after=yesterday"}, refused: `--died-after is "yesterday": want a time such as 2026-01-31T08:00:00Z, or 2h or 30d`},
 		"days without a number":  {args: []string{"--died-after=d"}, refused: `--died-after is "d": want a time such as 2026-01-31T08:00:00Z, or 2h or 30d`},
 		"days that are negative": {args: []string{"--died-after=-3d"}, refused: `--died-after is "-3d": want a time such as 2026-01-31T08:00:00Z, or 2h or 30d`},
+		"a negative duration":    {args: []string{"--died-before=-2h"}, refused: `--died-before is "-2h": want a time such as 2026-01-31T08:00:00Z, or 2h or 30d`},
 		"how many":               {args: []string{"--max-messages=5", "--rate=20"}, want: "{maxMessages: 5, rate: 20}"},
 		"as fast as can be":      {args: []string{"--rate=unlimited"}, want: "rate: Unlimited"},
 		"a limit below one":      {args: []string{"--max-messages=-1"}, refused: "--max-messages is -1: want at least 1"},
