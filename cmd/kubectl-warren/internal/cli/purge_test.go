@@ -2,6 +2,7 @@ package cli
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"io"
 	"net/url"
@@ -17,6 +18,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 	"sigs.k8s.io/yaml"
 
 	"github.com/warren-mq/warren/api/v1alpha1"
@@ -153,9 +156,16 @@ func TestEndsOfAPurge(t *testing.T) {
 	}
 }
 
-// A count is Incomplete if another consumer uses the queue, even if all messages were counted.
+// A count is Incomplete if another consumer uses the queue, even if all messages were counted. The exit code reports that, and also
+// if the job after the count completes.
 func TestAnIncompleteCount(t *testing.T) {
 	t.Parallel()
+	kube := fakeSession(t, interceptor.Funcs{
+		Create: func(ctx context.Context, kube client.WithWatch, object client.Object, options ...client.CreateOption) error {
+			object.(*v1alpha1.Purge).Status = purgeIn(t, `{`+ended+`conditions: [{type: Ready, status: "True", reason: Completed}]}`).Status
+			return kube.Create(ctx, object, options...)
+		},
+	})
 	for name, test := range map[string]struct{ status, errOut string }{
 		"some messages were not counted": {
 			`{total: 9, examined: 8, skipped: {NotSelected: 2}, `, "Not all messages were counted: 8 of 9 examined, 2 skipped.\n",
@@ -163,7 +173,9 @@ func TestAnIncompleteCount(t *testing.T) {
 		"all messages were counted": {`{total: 9, examined: 9, skipped: {NotSelected: 2}, `, ""},
 	} {
 		out, errOut := &bytes.Buffer{}, &bytes.Buffer{}
-		command := jobCommand{IOStreams: genericiooptions.IOStreams{ErrOut: errOut}, say: out}
+		command := jobCommand{
+			IOStreams: genericiooptions.IOStreams{Out: out, ErrOut: errOut}, say: out, output: &output{format: formatTable},
+		}
 		counted := purgeIn(t, test.status+ended+`conditions: [{type: Ready, status: "False", reason: Incomplete, message: m}]}`)
 		counted.Spec.DryRun = true
 		if err := command.sayCount(jobs.Of(counted), "orders"); err != nil {
@@ -172,8 +184,13 @@ func TestAnIncompleteCount(t *testing.T) {
 		if errOut.String() != test.errOut {
 			t.Errorf("%s: %q, want %q", name, errOut, test.errOut)
 		}
-		if code := codeOf(whyIncomplete(jobs.Of(counted)), io.Discard); code != exitIncomplete {
-			t.Errorf("%s: exit code %d of a job that moves or deletes what was counted", name, code)
+		for does, err := range map[string]error{
+			"only counts":              command.endCount(jobs.Of(counted)),
+			"deletes what was counted": command.carryOut(t.Context(), kube, jobs.Of(counted), &v1alpha1.Purge{ObjectMeta: generated("shop", "orders")}),
+		} {
+			if code := codeOf(err, io.Discard); code != exitIncomplete {
+				t.Errorf("%s: exit code %d of a command that %s, want %d", name, code, does, exitIncomplete)
+			}
 		}
 	}
 }

@@ -1,0 +1,84 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"io"
+	"syscall"
+	"testing"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/cli-runtime/pkg/genericiooptions"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	"github.com/warren-mq/warren/api/v1alpha1"
+	"github.com/warren-mq/warren/cmd/kubectl-warren/internal/jobs"
+)
+
+// fakeSession returns a session in the namespace shop with an API server in memory.
+func fakeSession(t *testing.T, funcs interceptor.Funcs, objects ...client.Object) session {
+	t.Helper()
+	scheme := runtime.NewScheme()
+	if err := v1alpha1.AddToScheme(scheme); err != nil {
+		t.Fatal(err)
+	}
+	kube := fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).WithInterceptorFuncs(funcs).Build()
+	return session{WithWatch: kube, namespace: "shop"}
+}
+
+// A command waits while the API server does not answer. It ends if the answer cannot change by itself.
+func TestAwaitEnds(t *testing.T) {
+	t.Parallel()
+	purges := v1alpha1.GroupVersion.WithResource("purges").GroupResource()
+	var missing, forbidden, unauthorized error = apierrors.NewNotFound(purges, "orders-1"), apierrors.NewForbidden(purges, "orders-1", nil),
+		apierrors.NewUnauthorized("expired")
+	for name, test := range map[string]struct{ answer, want error }{
+		"a job that was deleted":   {missing, missing},
+		"a role that was removed":  {forbidden, forbidden},
+		"credentials that expired": {unauthorized, unauthorized},
+		"no API server":            {syscall.ECONNREFUSED, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			ctx, cancel := context.WithCancel(t.Context())
+			defer cancel()
+			asked := 0
+			kube := fakeSession(t, interceptor.Funcs{
+				Get: func(context.Context, client.WithWatch, client.ObjectKey, client.Object, ...client.GetOption) error {
+					if asked++; asked == 2 {
+						cancel() // it would ask forever
+					}
+					return test.answer
+				},
+			})
+			last, err := kube.await(ctx, jobs.Of(&v1alpha1.Purge{}), func(jobs.Job) bool { return false }, io.Discard)
+			if last != nil || !errors.Is(err, test.want) {
+				t.Errorf("after %d requests job %v, error %v, want %v", asked, last, err, test.want)
+			}
+		})
+	}
+}
+
+// A script takes exit code zero of `dlq purge --yes` as a Purge that has ended.
+func TestACommandThatIsStoppedWhileItCountsFails(t *testing.T) {
+	t.Parallel()
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	command := jobCommand{IOStreams: genericiooptions.NewTestIOStreamsDiscard()}
+	counted, err := command.count(ctx, fakeSession(t, interceptor.Funcs{}), &v1alpha1.Purge{ObjectMeta: generated("shop", "orders")})
+	if counted != nil || err == nil || err.Error() != "stopped while counting; all messages stay in the queue" {
+		t.Errorf("job %v, error %v", counted, err)
+	}
+}
+
+func TestARedriveAndAPurgeOfOneName(t *testing.T) {
+	t.Parallel()
+	same := metav1.ObjectMeta{Namespace: "shop", Name: "same"}
+	kube := fakeSession(t, interceptor.Funcs{}, &v1alpha1.Redrive{ObjectMeta: same}, &v1alpha1.Purge{ObjectMeta: same})
+	_, err := kube.job(t.Context(), "same")
+	wantUsage(t, err, `there are a Redrive and a Purge "same": want redrive/same or purge/same`)
+}
