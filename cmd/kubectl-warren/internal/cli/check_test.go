@@ -1,12 +1,20 @@
 package cli
 
 import (
+	"context"
 	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
 	"strings"
 	"testing"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	"github.com/warren-mq/warren/api/v1alpha1"
 )
 
 // emptyCluster is an API server with Warren's resources, of which there are none.
@@ -63,5 +71,21 @@ func TestOrderOfDeletion(t *testing.T) {
 				t.Errorf("the order is\n%swant\n%s%s%s", order, want, got.out, got.errOut)
 			}
 		})
+	}
+}
+
+// Without the permission to list Purges, a user cannot know which Purges have not ended.
+func TestLeftoversThatCannotBeListed(t *testing.T) {
+	t.Parallel()
+	kube := fakeSession(t, interceptor.Funcs{
+		List: func(ctx context.Context, kube client.WithWatch, list client.ObjectList, options ...client.ListOption) error {
+			if _, ofPurges := list.(*v1alpha1.PurgeList); ofPurges {
+				return apierrors.NewForbidden(schema.GroupResource{}, "", nil)
+			}
+			return kube.List(ctx, list, options...)
+		},
+	})
+	if results, err := (&checkReader{session: kube}).leftovers(t.Context()); !apierrors.IsForbidden(err) {
+		t.Errorf("results %+v, error %v", results, err)
 	}
 }

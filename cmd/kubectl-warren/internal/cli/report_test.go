@@ -45,7 +45,8 @@ func TestReportHasLogs(t *testing.T) {
 	t.Parallel()
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		query := r.URL.Query()
-		if r.URL.Path != "/api/v1/namespaces/warren-system/pods/manager-1/log" || query.Get("container") != "manager" || query.Get("tailLines") != "5000" {
+		if r.URL.Path != "/api/v1/namespaces/warren-system/pods/manager-1/log" || query.Get("container") != "manager" ||
+			query.Get("tailLines") != "5000" || query.Get("limitBytes") != "8388608" {
 			t.Errorf("request for %s", r.URL)
 		}
 		log := "dial amqp://bob:horse@mq"
