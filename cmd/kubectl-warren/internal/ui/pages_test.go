@@ -23,6 +23,7 @@ import (
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	deadletters "github.com/warren-mq/warren/api/deadletters/v1alpha1"
 	"github.com/warren-mq/warren/api/v1alpha1"
@@ -250,6 +251,36 @@ func TestJobsAreLimitedToTheConfirmedNumber(t *testing.T) {
 	}
 }
 
+// The question after the count names no more messages than the limit of the form. A count that was cancelled has no result to confirm.
+func TestQuestionAfterTheCount(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		reason string // why the dry run ended after 402 messages that match
+		code   int
+		want   string
+	}{
+		"counted":   {v1alpha1.ReasonDryRun, http.StatusOK, `name="counted" value="5"`},
+		"cancelled": {v1alpha1.ReasonCancelled, http.StatusConflict, "The messages cannot be counted: Cancelled"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := newSite(t, orders(500))
+			s.Kube = interceptor.NewClient(s.Kube, interceptor.Funcs{
+				Create: func(ctx context.Context, kube client.WithWatch, object client.Object, options ...client.CreateOption) error {
+					status := &object.(*v1alpha1.Redrive).Status
+					status.Moved, status.CompletionTime = new(int64(402)), new(metav1.Now())
+					status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionReady, Status: metav1.ConditionTrue, Reason: test.reason}}
+					return kube.Create(ctx, object, options...)
+				},
+			})
+			code, body := s.do(http.MethodPost, path("namespaces", "shop", "queues", "orders", "redrive"), url.Values{"limit": {"5"}})
+			if code != test.code || !strings.Contains(body, test.want) {
+				t.Errorf("code %d, want %d and %s:\n%s", code, test.code, test.want, body)
+			}
+		})
+	}
+}
+
 // A double click, or a form that is sent again, creates one job.
 func TestAConfirmationCreatesOneJob(t *testing.T) {
 	t.Parallel()
@@ -302,10 +333,14 @@ func moving(moved int64) *v1alpha1.Redrive {
 }
 
 // While a job takes the messages of a queue, the page of the queue lists the other messages. It refreshes the number of messages under
-// way, without another browse, because the job pauses for each browse. It loads itself again when the job has ended.
+// way, without another browse, because the job pauses for each browse. It loads itself again when the job has ended. The pages of other
+// queues do not show the job.
 func TestQueueWhileAJobTakesMessages(t *testing.T) {
 	t.Parallel()
-	s := newSite(t, orders(1264), moving(15))
+	other := orders(0)
+	other.Name = "quarantine"
+	s := newSite(t, orders(1264), other, moving(15))
+	s.summary.Messages = new(int64(1204))
 	s.summary.Summary.Groups = []deadletters.Group{{Reason: "Rejected", Queue: "orders", Count: 1204}}
 	page := path("namespaces", "shop", "queues", "orders")
 	s.expect(namespacePath("shop"), "1,264 dead letters in shop", "45 messages by Redrive some Moving")
@@ -314,6 +349,9 @@ func TestQueueWhileAJobTakesMessages(t *testing.T) {
 	_, body := s.do(http.MethodGet, page, nil)
 	if !strings.Contains(body, `hx-get="`+page+`"`) || strings.Contains(body, `href="`+page+`/export"`) {
 		t.Errorf("want a page that refreshes itself and offers no other job:\n%s", body)
+	}
+	if text := s.read(path("namespaces", "shop", "queues", "quarantine")); strings.Contains(text, "Redrive some") || !strings.Contains(text, "Export") {
+		t.Errorf("want the page of another queue without the job:\n%s", text)
 	}
 	requests := len(s.asked)
 	refresh := func() *httptest.ResponseRecorder {
