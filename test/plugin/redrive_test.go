@@ -218,7 +218,9 @@ var _ = Describe("kubectl warren dlq", func() {
 		Expect(refused).To(SatisfyAll(HaveField("Code", 1),
 			HaveField("ErrOut", ContainSubstring(`queue "orders.dlq" has a delivery limit`)),
 			HaveField("ErrOut", ContainSubstring("kubectl warren dlq redrive orders"))))
-		Expect(w.warren("dlq", "redrive", "orders", "--dry-run")).To(HaveField("Code", 1))
+		Expect(w.warren("dlq", "redrive", "orders", "--dry-run", "--yes")).To(SatisfyAll(HaveField("Code", 1),
+			HaveField("ErrOut", ContainSubstring("without --dry-run"))))
+		Expect(w.redrives()).To(BeEmpty())
 		moved := w.answer("yes\n", "dlq", "redrive", "orders")
 		Expect(moved).To(SatisfyAll(HaveField("Code", 0),
 			HaveField("Out", ContainSubstring("The messages cannot be counted")),

@@ -315,6 +315,7 @@ var _ = Describe("kubectl warren ui", Extended, func() {
 	It("accepts the URL once, and no requests from other sites", func() {
 		w := failing(failures...)
 		entry := w.serve()
+		Expect(entry).To(HavePrefix("http://127.0.0.1:"), "no other machine reaches the pages")
 		base, _, _ := strings.Cut(entry, "/?")
 		site := base[:strings.LastIndex(base, "/")]
 		queue := base + "/namespaces/" + w.Namespace + "/queues/orders"
