@@ -14,6 +14,7 @@ import (
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	deadletters "github.com/warren-mq/warren/api/deadletters/v1alpha1"
 	"github.com/warren-mq/warren/api/v1alpha1"
 )
 
@@ -56,6 +57,17 @@ var _ = Describe("A user who has, in a namespace, the built-in role", Ordered, f
 			}
 		})
 	}
+
+	// An export has the headers that seem to hold credentials.
+	It("view can count dead letters, edit can also read them, and only admin can export them", func() {
+		all := []string{"", deadletters.SubresourceMessages, deadletters.SubresourceExport}
+		for name, subresources := range map[string][]string{"view": all[:1], "edit": all[:2], "admin": all} {
+			for _, subresource := range all {
+				Expect(may("the-"+name, "get", deadletters.Resource, subresource, "shop")).To(
+					Equal(slices.Contains(subresources, subresource)), "%s %s", name, subresource)
+			}
+		}
+	})
 
 	// No role may write a status, and no viewer may read a Secret.
 	It("view can read resources, but neither write them nor read Secrets", func() {
@@ -173,8 +185,11 @@ func aggregateRoles() {
 func may(user, verb, resource, subresource, namespace string) bool {
 	GinkgoHelper()
 	group := v1alpha1.GroupVersion.Group
-	if resource == "secrets" {
+	switch resource {
+	case "secrets":
 		group = ""
+	case deadletters.Resource:
+		group = deadletters.GroupVersion.Group
 	}
 	review := &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
 		User: user,
