@@ -98,4 +98,8 @@ func TestNamePrefixes(t *testing.T) {
 	if err := kube.Patch(t.Context(), before, annotate); err != nil {
 		t.Errorf("a ConsumerQueue that was there before cannot be annotated: %v", err)
 	}
+	suspend := client.RawPatch("application/merge-patch+json", []byte(`{"spec": {"suspend": true}}`))
+	if err := kube.Patch(t.Context(), before, suspend, client.DryRunAll); err == nil || !strings.Contains(err.Error(), own+name+".") {
+		t.Errorf("a change of its spec: %v, should be refused with %q", err, own+name+".")
+	}
 }
