@@ -1,6 +1,7 @@
 package v1alpha1_test
 
 import (
+	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -26,6 +27,15 @@ func withValues(character string, length int, numbers ...int) string {
 		headers[i] = `{name: x, operator: In, values: [` + strings.Join(values, ", ") + `]}`
 	}
 	return `selector: {headers: [` + strings.Join(headers, ", ") + `]}`
+}
+
+// withIDs returns a selector with this many IDs.
+func withIDs(count int) string {
+	ids := make([]string, count)
+	for i := range ids {
+		ids[i] = fmt.Sprintf("aaaaaaaaaaaaa%c%c%c", 'a'+i/26/26, 'a'+i/26%26, 'a'+i%26)
+	}
+	return `selector: {ids: [` + strings.Join(ids, ", ") + `]}`
 }
 
 // of returns the spec of a Redrive with these further fields.
@@ -64,11 +74,12 @@ var redriveRules = map[string]rule{
 	"destination.delay: a duration": durations(of(`destination: {type: Retry, delay: %s}`), "spec.destination.delay"),
 	"selector: reasons, ids, times": {
 		accepted: ofEach(`selector: {}`, `selector: {reasons: [Rejected, Expired, MaxLength, DeliveryLimit, Parked]}`,
-			`selector: {ids: [k3v5qz7m2w4x6y2a]}`, `selector: {diedAfter: "2026-11-01T00:00:00Z", diedBefore: "2026-11-02T00:00:00Z"}`),
+			`selector: {ids: [k3v5qz7m2w4x6y2a]}`, withIDs(1000), `selector: {diedAfter: "2026-11-01T00:00:00Z", diedBefore: "2026-11-02T00:00:00Z"}`),
 		refused: map[string]string{
 			of(`selector: {reasons: [Bored]}`):            `spec.selector.reasons[0]: Unsupported value: "Bored"`,
 			of(`selector: {reasons: [Expired, Expired]}`): "spec.selector.reasons[1]: Duplicate value",
 			of(`selector: {ids: [m1]}`):                   "spec.selector.ids[0]: Invalid value: … should match '^[a-z2-7]{16}$'",
+			of(withIDs(1001)):                             "spec.selector.ids: Too many: 1001: must have at most 1000 items",
 			of(`selector: {diedAfter: yesterday}`):        "spec.selector.diedAfter: Invalid value",
 		},
 	},
