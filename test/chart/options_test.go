@@ -215,6 +215,15 @@ func TestRolesForUsersWithoutAggregation(t *testing.T) {
 	}
 }
 
+// A NetworkPolicy that names no destination does not cut the manager off from the API server and the brokers.
+func TestNetworkPolicyWithoutEgress(t *testing.T) {
+	t.Parallel()
+	found := render(t, "helm", "--set=networkPolicy.enabled=true")
+	if got, want := at(t, found, "NetworkPolicy", manager, ".spec.policyTypes"), `["Ingress"]`; got != want {
+		t.Errorf("the types are %s, want %s", got, want)
+	}
+}
+
 // Disabled features render no objects.
 func TestDisabledFeaturesRenderNoObjects(t *testing.T) {
 	t.Parallel()

@@ -96,6 +96,7 @@ func TestValuesThatAreRefused(t *testing.T) {
 		"a variable that the chart sets":              {"extraEnv[0].name=POD_NAME", "extraEnv must not contain POD_NAME"},
 		"a custom probe":                              {"livenessProbe.exec.command={true}", "exec"},
 		"an APIService without TLS":                   {"deadLetters.apiService.enabled=true", "deadLetters.tls.secretName"},
+		"an APIService without an authority":          {"deadLetters.apiService.enabled=true,deadLetters.tls.secretName=tls", "deadLetters.apiService.caBundle"},
 		"no ServiceAccount at all":                    {"serviceAccount.create=false", "serviceAccount.name is required"},
 	} {
 		t.Run(name, func(t *testing.T) {
