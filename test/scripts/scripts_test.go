@@ -205,6 +205,57 @@ func TestAClusterWhoseScriptWasKilled(t *testing.T) {
 	}
 }
 
+// kubectlOfStubs records the calls of hack/undeploy.sh that matter, and then answers them.
+const kubectlOfStubs = `case "$*" in
+*deletionTimestamp*) call=deleting ;;
+*recreation.phase*) call=recreating ;;
+"get consumerqueues"*finalizers*) call=finalizers ;;
+"delete "*--cascade=foreground*deployment/warren-controller-manager) call=stop ;;
+"patch consumerqueues"*) call="patch ${*: -2}" ;;
+*"-k config/default") call=remove ;;
+*) exit 0 ;;
+esac
+echo "$call" >>calls
+`
+
+// The operator runs until its deletions have ended, and its pods have ended before the finalizers are removed.
+func TestUndeploy(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		answer  string // commands that answer a call
+		want    string // the calls
+		refused string // what it prints if it fails
+	}{
+		"a deletion under way": {
+			answer: `[[ $call != deleting ]] || (($(grep -c deleting calls) > 2)) || echo shop/orders`,
+			want:   "recreating deleting deleting deleting stop recreating finalizers remove",
+		},
+		"a recreation that begins meanwhile": {
+			answer:  `[[ $call != recreating ]] || ! grep -q stop calls || echo shop/orders Emptying`,
+			want:    "recreating deleting stop recreating",
+			refused: "recreations have begun meanwhile. Install Warren again, and wait until they have ended: shop/orders",
+		},
+		"a finalizer of another controller": {
+			answer: `[[ $call != finalizers ]] || echo 'shop ["example.com/keep","messaging.warren.dev/topology"] orders'`,
+			want:   `recreating deleting stop recreating finalizers patch {"metadata":{"finalizers":["example.com/keep"]}} orders remove`,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			f := newFolder(t, "hack/lib.sh", "hack/undeploy.sh")
+			f.stub(t, "kubectl", kubectlOfStubs+test.answer)
+			f.stub(t, "sleep", "exit 0")
+			output, succeeded := f.bash(t, "KUBECTL=kubectl hack/undeploy.sh")
+			if succeeded != (test.refused == "") || !strings.Contains(output, test.refused) {
+				t.Errorf("it succeeds: %t, output\n%s", succeeded, output)
+			}
+			if got := strings.Join(strings.Fields(f.read(t, "calls")), " "); got != test.want {
+				t.Errorf("the calls are %q, want %q", got, test.want)
+			}
+		})
+	}
+}
+
 // A tag such as 1.0 is text, although YAML would read it as a number.
 func TestTheImageOfADeployment(t *testing.T) {
 	t.Parallel()
