@@ -230,6 +230,7 @@ func TestJobsAreLimitedToTheConfirmedNumber(t *testing.T) {
 		"Purge":              {jobs.Purge, url.Values{"counted": {"402"}, "typed": {"402"}}, http.StatusSeeOther, 402},
 		"group, uncounted":   {jobs.Redrive, url.Values{"counted": {"all"}, "reason": {"Parked"}}, http.StatusBadRequest, 0},
 		"Purge, uncounted":   {jobs.Purge, url.Values{"counted": {"all"}, "typed": {"all"}}, http.StatusBadRequest, 0},
+		"Purge, no number":   {jobs.Purge, url.Values{"counted": {""}, "typed": {""}}, http.StatusBadRequest, 0},
 		"Redrive of nothing": {jobs.Redrive, url.Values{"counted": {"0"}}, http.StatusBadRequest, 0},
 		"Redrive, no number": {jobs.Redrive, url.Values{"counted": {""}}, http.StatusBadRequest, 0},
 	} {

@@ -188,7 +188,7 @@ func (s *Server) request(w http.ResponseWriter, r *http.Request) error {
 // mistyped returns the input of the user if it is not the number of messages to delete; empty if the number was typed.
 func mistyped(asked request, given url.Values) string {
 	typed := strings.TrimSpace(given.Get("typed"))
-	if asked.Kind == jobs.Purge && (typed == "" || strings.ReplaceAll(typed, ",", "") != given.Get("counted")) {
+	if asked.Kind == jobs.Purge && strings.ReplaceAll(typed, ",", "") != given.Get("counted") {
 		return strconv.Quote(typed)
 	}
 	return ""
