@@ -141,6 +141,7 @@ func TestProtocol(t *testing.T) {
 		"a return after confirms":              {slices.Concat(publishing, []step{says(1, basicAck, uint64(2), byte(1))}, returns[:2]), errUnasked},
 		"a method in a message":                {slices.Concat(consuming(9), delivers(1, 3)[:2], delivers(2, 0)[:1]), errUnasked},
 		"a header without message":             {append(opened, step{true, header(1, 3, 2)}), errUnasked},
+		"a header that ends in the size":       {slices.Concat(consuming(9), delivers(1, 0)[:1], []step{{true, frameOf(frameHeader, 1, make([]byte, 11))}}), errUnasked},
 		"a body that is too long":              {slices.Concat(consuming(9), delivers(1, 3)[:2], []step{{true, body(1, 4)}}), errUnasked},
 		"an empty body":                        {slices.Concat(consuming(9), delivers(1, 3)[:2], []step{{true, body(1, 0)}}), errUnasked},
 		"a body on channel 0":                  {[]step{{true, body(0, 3)}}, errUnasked},
@@ -219,6 +220,26 @@ func TestAChannelIsOpenedAgainInTheMiddleOfAMessage(t *testing.T) {
 		}
 	}
 	if _, _, err := state.gather(readHead(body(1, 1))); !errors.Is(err, errUnasked) {
+		t.Errorf("error %v", err)
+	}
+}
+
+// The rest of a content header arrives after this side has opened the channel again.
+func TestAChannelIsOpenedAgainInTheMiddleOfAHeader(t *testing.T) {
+	t.Parallel()
+	state, returned := newProtocol(0, nil), header(1, 3, 2)
+	for _, step := range []step{sends(1, channelOpen, ""), says(1, basicReturn, uint16(312), "NO_ROUTE", "", "q")} {
+		if err := follow(state, step); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if fate, err := state.received(readHead(returned), slices.Clone(returned[headSize:])); fate != holdBack || err != nil {
+		t.Fatal(fate, err)
+	}
+	if err := follow(state, sends(1, channelOpen, "")); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := state.holdBack(1, returned); !errors.Is(err, errUnasked) {
 		t.Errorf("error %v", err)
 	}
 }
