@@ -158,6 +158,26 @@ func TestASecondConnectionLeadsElsewhere(t *testing.T) {
 	}
 }
 
+// A move or a deletion does not wait forever for a broker that does not answer on the second connection.
+func TestASecondConnectionIsNotAnswered(t *testing.T) {
+	t.Parallel()
+	uri, err := url.Parse(hostile.NewAMQP(t, func(_ *hostile.Session, received hostile.Received) bool {
+		return received.Method == amqpmethod.QueueDeclare
+	}).URI)
+	if err != nil {
+		t.Fatal(err)
+	}
+	timeouts := rabbittest.Unpaced()
+	timeouts.Operation = 100 * time.Millisecond
+	dialer := brokermatch.Dialer{Options: amqpconn.DialOptions{URI: uri, VHost: "/", Timeout: timeouts.Dial}, Timeouts: timeouts}
+	began := time.Now()
+	_, err = dialer.DialSecond(t.Context(), nil, "")
+	// Without heartbeats of the server, the AMQP library ends the connection after 30 s.
+	if took := time.Since(began); !errors.Is(err, brokererr.ErrUnreachable) || took > deadline.For(time.Second) {
+		t.Errorf("took %v: %v", took, err)
+	}
+}
+
 // A broker without statistics lists no connections. Then only names are compared.
 func TestMatchedByName(t *testing.T) {
 	t.Parallel()
