@@ -3,12 +3,15 @@ package eventfeed
 import (
 	"fmt"
 	"slices"
+	"strconv"
 	"testing"
 	"time"
 
 	"github.com/warren-mq/warren/internal/rabbit/brokererr"
 	"github.com/warren-mq/warren/internal/rabbit/retry"
 	"github.com/warren-mq/warren/internal/rabbit/snapshot"
+	"github.com/warren-mq/warren/internal/topology/topologytest"
+	"github.com/warren-mq/warren/internal/vhost"
 )
 
 // Await answers a caller also if the marker will not arrive or does not suffice. The caller then refreshes the vhost.
@@ -49,6 +52,27 @@ func TestAwaitAMarker(t *testing.T) {
 	if f.Await(time.Now(), func(bool) { t.Error("called without a subscription") }) {
 		t.Error("waits for a marker that cannot arrive")
 	}
+}
+
+// Objects that events add take memory that only a refresh counts, and a tenant may create any number of them.
+func TestCreatedObjectsAreLimited(t *testing.T) {
+	t.Parallel()
+	f, readAt := NewFeed(retry.Backoff{}), time.Now()
+	for range maxCreated {
+		topologytest.Equal(t, "an object", true, f.MayCreate(readAt))
+	}
+	topologytest.Equal(t, "one more", false, f.MayCreate(readAt))
+	topologytest.Equal(t, "an object after the next refresh", true, f.MayCreate(readAt.Add(1)))
+}
+
+func TestKnownExclusiveQueuesAreLimited(t *testing.T) {
+	t.Parallel()
+	f := NewFeed(retry.Backoff{})
+	for i := range maxCreated + 1 {
+		created := Change{Kind: Created, ID: vhost.QueueID(strconv.Itoa(i)), Queue: vhost.Queue{Exclusive: true}}
+		topologytest.Equal(t, "exclusive", true, f.IsExclusive(created))
+	}
+	topologytest.Equal(t, "known queues", maxCreated, len(f.exclusive))
 }
 
 // The reason of a silence does not change while the broker is unreachable for a moment. If that lasts, it becomes the reason.
