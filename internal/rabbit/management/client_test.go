@@ -2,7 +2,9 @@ package management
 
 import (
 	"crypto/tls"
+	"crypto/x509"
 	"errors"
+	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -85,6 +87,37 @@ func TestOnlyReadsAreRepeated(t *testing.T) {
 				t.Errorf("%d requests, want %d", got, want)
 			}
 		})
+	}
+}
+
+// An answer has no more headers than its limit, and comes over HTTP/1, because HTTP/2 takes megabytes of buffers.
+func TestAnswersOfAnHTTP2Server(t *testing.T) {
+	t.Parallel()
+	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, request *http.Request) {
+		if request.URL.Path == "/api/large" {
+			w.Header().Set("X-Large", strings.Repeat("x", 2*largestHeader))
+		}
+		_, _ = fmt.Fprintf(w, `{"major": %d}`, request.ProtoMajor)
+	}))
+	server.EnableHTTP2 = true
+	server.StartTLS()
+	t.Cleanup(server.Close)
+	uri, err := url.Parse(server.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	trusted := x509.NewCertPool()
+	trusted.AddCert(server.Certificate())
+	client := NewClient(Options{
+		URI: uri, TLS: &tls.Config{RootCAs: trusted, MinVersion: tls.VersionTLS12}, Timeout: time.Minute, Connections: 1,
+	})
+	t.Cleanup(client.Close)
+	var answer struct{ Major int }
+	if _, err := client.Get(t.Context(), "/small", "", &answer); err != nil || answer.Major != 1 {
+		t.Errorf("HTTP/%d: %v", answer.Major, err)
+	}
+	if _, err := client.Get(t.Context(), "/large", "", &answer); !errors.Is(err, brokererr.ErrUnreachable) {
+		t.Errorf("large headers: %v", err)
 	}
 }
 
