@@ -3,6 +3,7 @@ package observe_test
 import (
 	"context"
 	"errors"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -14,8 +15,10 @@ import (
 	"github.com/warren-mq/warren/internal/rabbit/management"
 	"github.com/warren-mq/warren/internal/rabbit/timing"
 	"github.com/warren-mq/warren/internal/vhost"
+	"github.com/warren-mq/warren/test/amqpmethod"
 	"github.com/warren-mq/warren/test/brokers"
 	"github.com/warren-mq/warren/test/deadline"
+	"github.com/warren-mq/warren/test/netfault"
 	"github.com/warren-mq/warren/test/rabbittest"
 )
 
@@ -158,6 +161,28 @@ func TestOneMarkerForEachSubscriptionAndPeriod(t *testing.T) {
 			}).WithTimeout(rabbittest.Within).Should(test.markers)
 		})
 	}
+}
+
+// The broker keeps the connection for events open, but does not answer. The subscription ends, and a refresh answers the caller.
+func TestAMarkerThatIsNotAnswered(t *testing.T) {
+	t.Parallel()
+	config, mute := rabbittest.ConfigOf(brokers.Newest(t).NewVHost(t)), atomic.Bool{}
+	config.AMQPURI = netfault.NewFrameProxy(t, config.AMQPURI, func(f netfault.Frame) netfault.Verdict {
+		if f.Method == amqpmethod.QueueBind && mute.Load() {
+			return netfault.Drop
+		}
+		return netfault.Pass
+	}).URI
+	impatient := rabbittest.Unpaced()
+	impatient.Operation = time.Second
+	connection := rabbittest.ConnectedWith(t, config, impatient)
+	rabbittest.Hearing(t, connection)
+	asked := time.Now()
+	mute.Store(true)
+	connection.RequestCatchUp()
+	fallsSilent(t, connection, BeEmpty())
+	NewWithT(t).Eventually(func() time.Time { return connection.Health().CurrentAt }).
+		WithTimeout(rabbittest.Within).WithPolling(5 * time.Millisecond).Should(BeTemporally(">", asked))
 }
 
 // If another client deletes a queue while our deletion waits, the snapshot no longer has the queue when our deletion fails.
