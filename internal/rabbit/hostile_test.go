@@ -309,6 +309,91 @@ func TestConnectionsAreNotListedAgainSoonAfterAFailure(t *testing.T) {
 	}
 }
 
+// The messages are not counted again for fifty times as long as the last count took.
+func TestMessagesAreNotCountedAgainSoonAfterASlowCount(t *testing.T) {
+	t.Parallel()
+	var asked atomic.Int32
+	api := hostile.NewManagement(t, hostile.AtQuery("queues", "enable_queue_totals", func(w http.ResponseWriter, r *http.Request) {
+		asked.Add(1)
+		hostile.Drip("[]", 300*time.Millisecond)(w, r)
+	}))
+	timeouts := rabbittest.Unpaced()
+	timeouts.Link = time.Millisecond // no AMQP server listens
+	connection, err := rabbittest.OpenWith(rabbit.Config{
+		AMQPURI: "amqp://127.0.0.1:1", ManagementURI: api.URI, Username: "guest", Password: "guest", VHost: "/", ResyncInterval: time.Hour,
+		MessageCountsInterval: time.Millisecond, KnownOwners: rabbittest.Knowing(),
+	}, logr.Discard(), func(snapshot.Notice) {}, timeouts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(connection.Close)
+	for range 5 {
+		if err := connection.Refresh(t.Context()); err != nil {
+			t.Error(err)
+		}
+	}
+	if asked.Load() != 1 {
+		t.Errorf("the messages were counted %d times", asked.Load())
+	}
+}
+
+// After the tags of its user have changed, a connection reads the vhost twice, because one read does not see the vhost at one moment. It
+// does not use an earlier read of another connection, because that read may lack a change that this connection has made since.
+func TestTheVHostIsReadTwiceAfterTheTagsHaveChanged(t *testing.T) {
+	t.Parallel()
+	var changed, joins atomic.Bool
+	var asked atomic.Int32
+	connections := make([]*rabbittest.Connection, 2)
+	api := hostile.NewManagement(t, hostile.Either(
+		hostile.At("whoami", func(w http.ResponseWriter, r *http.Request) {
+			hostile.Text(map[bool]string{false: `{"tags": ["management"]}`, true: `{"tags": ["monitoring"]}`}[changed.Load()])(w, r)
+		}),
+		hostile.Either(
+			hostile.At("nodes", func(w http.ResponseWriter, r *http.Request) {
+				if joins.Swap(false) {
+					if err := connections[0].Refresh(t.Context()); err != nil {
+						t.Error(err)
+					}
+					asked.Store(0)
+				}
+				hostile.Text(`[{"rabbitmq_version": "4.3.6"}]`)(w, r)
+			}),
+			hostile.AtQuery("queues", "columns="+management.QueueColumns, func(w http.ResponseWriter, r *http.Request) {
+				asked.Add(1)
+				hostile.Text("[]")(w, r)
+			}),
+		),
+	))
+	timeouts := rabbittest.Unpaced()
+	timeouts.Link = rabbittest.Within // AMQP connects before the first refresh: without it, no snapshot is shared
+	config := rabbit.Config{
+		AMQPURI: hostile.NewAMQP(t, wellBehaved).URI, ManagementURI: api.URI, Username: "guest", Password: "guest", VHost: "/",
+		ResyncInterval: time.Hour, KnownOwners: rabbittest.Knowing(), Observations: rabbit.NewObservations(),
+	}
+	for i := range connections {
+		connection, err := rabbittest.OpenWith(config, logr.Discard(), func(snapshot.Notice) {}, timeouts)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(connection.Close)
+		rabbittest.AwaitHealth(t, connection, func(g Gomega, health rabbit.Health) {
+			g.Expect(health.Matched && !health.SyncedAt.IsZero()).To(BeTrue())
+		})
+		connections[i] = connection
+	}
+	changed.Store(true)
+	if err := connections[0].Refresh(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	joins.Store(true) // the other connection reads the vhost while this one reads the identity of the broker
+	if err := connections[1].Refresh(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if asked.Load() != 2 {
+		t.Errorf("the vhost was read %d times", asked.Load())
+	}
+}
+
 // The connections are listed once for all fences of recreations, and not again soon. Their owner is connected, so the fences stay.
 func TestConnectionsAreListedOnceForManyFences(t *testing.T) {
 	t.Parallel()
