@@ -193,6 +193,26 @@ func TestQueuesThatAConnectionRecreates(t *testing.T) {
 	} {
 		topologytest.Equal(t, queue, want, connections.recreates(types.NamespacedName{Namespace: "shop", Name: "default"}, queue))
 	}
+	unknown := NewPool(controllertest.BrokenClient(t), logr.Discard(), ConnectWithin(management.NewLimits(0), 0, nil))
+	topologytest.Equal(t, "not known", true, unknown.recreates(types.NamespacedName{Namespace: "shop", Name: "default"}, "orders"))
+}
+
+// The broker may still list the connections of a BrokerConnection that is gone.
+func TestKnownOwners(t *testing.T) {
+	t.Parallel()
+	bc := controllertest.BrokerConnection(v1alpha1.BrokerConnectionSpec{})
+	bc.UID = "present"
+	pool := NewPool(controllertest.Client(t, nil, bc), logr.Discard(), func(rabbit.Config, logr.Logger, func(snapshot.Notice)) (*Broker, error) {
+		return &Broker{Probe: brokerstest.New(topologytest.V43, "/", "former")}, nil
+	})
+	key := types.NamespacedName{Namespace: "shop", Name: "gone"}
+	_, err := pool.Ensure(key, time.Time{}, rabbit.Config{Owner: "former"})
+	topologytest.Equal(t, "error", nil, err)
+	pool.Close(key)
+	isKnown := pool.knownOwners()
+	for owner, want := range map[string]bool{"former": true, "present": true, "other": false} {
+		topologytest.Equal(t, owner, want, isKnown(owner))
+	}
 }
 
 // The oldest BrokerConnections of a namespace have a connection, whatever the order in which they are reconciled.
