@@ -5,6 +5,7 @@ import (
 	"errors"
 	"slices"
 	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -197,6 +198,9 @@ func TestSetStatus(t *testing.T) {
 	unproved.Location = v1alpha1.Location{}
 	addressed, letIn := health, connected
 	addressed.Place, letIn.Location.VHost = rabbit.Place{Address: "mq:5672"}, ofSecret.Spec.VHost
+	silent, explained := health, connected
+	silent.EventsReason, explained.Capabilities = strings.Repeat("x", 2000), connected.Capabilities.DeepCopy()
+	explained.Capabilities.EventsReason = strings.Repeat("x", 1024-len("…")) + "…"
 	for name, test := range map[string]struct {
 		bc             *v1alpha1.BrokerConnection
 		health         rabbit.Health
@@ -207,6 +211,7 @@ func TestSetStatus(t *testing.T) {
 		"AMQP was not matched":                     {bc: ofSecret, health: unmatched, want: unproved},
 		"the broker accepted AMQP at this address": {bc: ofSecret, health: addressed, want: letIn},
 		"connected":                                {bc: ofSecret, health: health, want: connected},
+		"no events, for a long reason":             {bc: ofSecret, health: silent, want: explained},
 		"connected with clusterRef":                {bc: ofCluster, health: health, want: connected, atLeast: clusterPoll, below: 2 * clusterPoll},
 		"failing for a moment":                     {bc: ofSecret, health: failing, want: connected, atLeast: 2 * time.Hour, below: 4 * time.Hour},
 		"failing for a moment, with clusterRef":    {bc: ofCluster, health: failing, want: connected, atLeast: clusterPoll, below: 2 * clusterPoll},

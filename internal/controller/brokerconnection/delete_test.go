@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/clock"
 	clocktesting "k8s.io/utils/clock/testing"
@@ -60,6 +61,21 @@ func TestWarrenIsTheFieldManagerOfTheFinalizer(t *testing.T) {
 	topologytest.Equal(t, "error", nil, r.syncFinalizer(t.Context(), bc, true))
 	topologytest.Equal(t, "finalizers", []string{v1alpha1.ConnectionFinalizer}, bc.Finalizers)
 	topologytest.Equal(t, "field manager", "warren", bc.ManagedFields[len(bc.ManagedFields)-1].Manager)
+}
+
+// Another controller has added its finalizer since the cache was filled.
+func TestFinalizersOfOtherControllersRemain(t *testing.T) {
+	t.Parallel()
+	cached := controllertest.BrokerConnection(v1alpha1.BrokerConnectionSpec{})
+	c := controllertest.Client(t, nil, cached)
+	topologytest.Equal(t, "error", nil, c.Get(t.Context(), client.ObjectKeyFromObject(cached), cached))
+	now := cached.DeepCopy()
+	now.Finalizers = []string{"example.com/other"}
+	topologytest.Equal(t, "error", nil, c.Update(t.Context(), now))
+	r := newTestReconciler(c, clocktesting.NewFakePassiveClock(time.Now()))
+	topologytest.Equal(t, "conflict", true, apierrors.IsConflict(r.syncFinalizer(t.Context(), cached, true)))
+	topologytest.Equal(t, "error", nil, c.Get(t.Context(), client.ObjectKeyFromObject(now), now))
+	topologytest.Equal(t, "finalizers", []string{"example.com/other"}, now.Finalizers)
 }
 
 // The grace period counts from when a manager first sees the deletion, not from the DeletionTimestamp: perhaps no manager ran.
