@@ -142,9 +142,8 @@ func (ch *confirmChannel) outcome(route contract.Route, message amqp.Publishing,
 	defer ch.mu.Unlock()
 	ch.confirmed = time.Now()
 	for len(ch.returns) > 0 {
-		if returned, open := <-ch.returns; open {
-			ch.returned[copyIDOf(returned.Headers)] = returned
-		}
+		returned := <-ch.returns
+		ch.returned[copyIDOf(returned.Headers)] = returned
 	}
 	id := copyIDOf(message.Headers)
 	returned, isReturned := ch.returned[id]

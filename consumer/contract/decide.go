@@ -250,7 +250,7 @@ func (c Contract) redeliveryPause(attempt int) Duration {
 	if c.RedeliveryDelay != nil {
 		return 0
 	}
-	return min(maxPause, minPause*Duration(min(attempt, int(maxPause/minPause))))
+	return min(maxPause, minPause*Duration(attempt))
 }
 
 // failedCopyOf returns the headers of a copy after a failure. It keeps no header of an earlier failure, because the new failure may have
