@@ -158,6 +158,18 @@ func TestEachMessageOfABatchHasAResult(t *testing.T) {
 				}
 			},
 		},
+		"middleware that times out fails all": {
+			handle: func(*consumer.Batch[string]) error { return nil }, waits: []string{"a timeout", "b timeout", "c timeout"},
+			middleware: func(next consumer.HandleFunc) consumer.HandleFunc {
+				return func(ctx context.Context, d *consumer.Delivery) error {
+					if d.ID() == "c" {
+						<-ctx.Done()
+						return ctx.Err()
+					}
+					return next(ctx, d)
+				}
+			},
+		},
 		"middleware that handles one itself": {
 			handle: func(*consumer.Batch[string]) error { return nil }, handled: []string{"a b"},
 			middleware: func(next consumer.HandleFunc) consumer.HandleFunc {
@@ -190,7 +202,7 @@ func TestEachMessageOfABatchHasAResult(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
 				seen := &batches{}
-				options := []consumer.Option{}
+				options := []consumer.Option{consumer.WithTimeout(time.Second)}
 				if test.middleware != nil {
 					options = append(options, consumer.WithMiddleware(test.middleware))
 				}

@@ -194,6 +194,13 @@ func TestAMessageWithoutATierIsHeld(t *testing.T) {
 	}
 }
 
+// brokenError is an error whose nil pointer panics when errors.As unwraps it.
+type brokenError struct{ cause error }
+
+func (*brokenError) Error() string { return "broken" }
+
+func (e *brokenError) Unwrap() error { return e.cause }
+
 func TestResultOfAHandlerSettlesTheMessage(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
@@ -212,6 +219,7 @@ func TestResultOfAHandlerSettlesTheMessage(t *testing.T) {
 			return fmt.Errorf("ship: %w", consumer.Permanent(io.EOF))
 		}, dead: []string{"a permanent 1"}},
 		"a panic is a failure": {handle: func(context.Context, *consumer.Message[string]) error { panic("no stock") }, waits: 1},
+		"an error that panics": {handle: func(context.Context, *consumer.Message[string]) error { return (*brokenError)(nil) }, waits: 1},
 		"a panic without a text": {
 			handle: func(context.Context, *consumer.Message[string]) error { panic("no stock") },
 			text:   func(error) string { panic("no text") }, waits: 1,
@@ -388,27 +396,36 @@ func TestADrainAbandonsHandlersThatIgnoreTheirContext(t *testing.T) {
 
 func TestALostDeliveryCancelsItsHandlerAndIsNotSettled(t *testing.T) {
 	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		var causes []error
-		count := 0
-		b := run(t, contract.Default("orders"), func(ctx context.Context, _ *consumer.Message[string]) error {
-			if count++; count > 1 {
-				return nil
-			}
-			<-ctx.Done()
-			causes = append(causes, context.Cause(ctx))
-			return nil
+	for name, returned := range map[string]func(context.Context) error{
+		"that returns nil":                      func(context.Context) error { return nil },
+		"that returns the error of its context": context.Context.Err,
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				var causes []error
+				count, stale := 0, make(chan bool, 2)
+				b := run(t, contract.Default("orders"), func(ctx context.Context, _ *consumer.Message[string]) error {
+					if count++; count > 1 {
+						return nil
+					}
+					<-ctx.Done()
+					causes = append(causes, context.Cause(ctx))
+					return returned(ctx)
+				}, consumer.WithObserver(consumer.Observer{Settled: func(end consumer.Settlement) { stale <- end.Stale }}))
+				b.send(t, "a")
+				synctest.Wait()
+				b.Cut()
+				pass(time.Second)
+				equal(t, "causes", 1, len(causes))
+				equal(t, "lost", true, errors.Is(causes[0], consumer.ErrDeliveryLost))
+				equal(t, "handled", 2, count)
+				equal(t, "stale, and then settled", []bool{true, false}, []bool{<-stale, <-stale})
+				equal(t, "unsettled", 0, b.Unsettled(""))
+				equal(t, "Run", nil, b.end())
+			})
 		})
-		b.send(t, "a")
-		synctest.Wait()
-		b.Cut()
-		pass(time.Second)
-		equal(t, "causes", 1, len(causes))
-		equal(t, "lost", true, errors.Is(causes[0], consumer.ErrDeliveryLost))
-		equal(t, "handled", 2, count)
-		equal(t, "unsettled", 0, b.Unsettled(""))
-		equal(t, "Run", nil, b.end())
-	})
+	}
 }
 
 func TestAHandlerThatTimesOutFails(t *testing.T) {
