@@ -73,6 +73,44 @@ func TestAMessageSentBeforeAnAlarmKeepsWaiting(t *testing.T) {
 	})
 }
 
+// A return without an ID could belong to any message of its channel.
+func TestAMessageWithoutAnIDHasItsOwnChannel(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b := memory.New(contract.Default("orders"))
+		conn := consumer.NewConn(nil, withTransport(b), consumer.WithPublishHook(
+			func(_ context.Context, _, _ string, message *consumer.Publishing) { message.Headers = nil }))
+		defer conn.Close()
+		equal(t, "published", nil, conn.Publish(t.Context(), "", "orders", consumer.Publishing{}))
+		equal(t, "channels after the confirm", 0, b.Channels())
+		b.Silence("orders", true)
+		for range 2 {
+			beginPublish(t, conn, "", consumer.Publishing{})
+		}
+		equal(t, "channels of two messages", 2, b.Channels())
+	})
+}
+
+// The broker closes the channel of the first message for such an exchange. The next one has a channel of its own.
+func TestAMissingExchangeCostsOthersTheirConfirmOnce(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b := memory.New(contract.Default("orders"))
+		conn := consumer.NewConn(nil, withTransport(b))
+		defer conn.Close()
+		b.Silence("orders", true)
+		missing := func() bool {
+			return errors.As(<-beginPublish(t, conn, "nowhere", consumer.Publishing{}), new(*consumer.UnroutableError))
+		}
+		waiting := beginPublish(t, conn, "", consumer.Publishing{})
+		equal(t, "the exchange is missing", true, missing())
+		equal(t, "unknown", true, isUnknown(<-waiting))
+		waiting = beginPublish(t, conn, "", consumer.Publishing{})
+		equal(t, "the exchange is still missing", true, missing())
+		equal(t, "answered", 0, len(waiting))
+	})
+}
+
 // The broker may have routed a message before the exchange was deleted.
 func TestAMessageThatWaitsWhileItsExchangeIsDeletedHasAnUnknownOutcome(t *testing.T) {
 	t.Parallel()

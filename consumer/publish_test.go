@@ -28,15 +28,22 @@ import (
 func TestCopiesFitIntoAFrame(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
-		header int
-		tier   int
-		dead   []string
+		header     int
+		properties amqp.Publishing
+		tier       int
+		dead       []string
 	}{
-		"a small header":                 {1, 1, nil},
-		"no room for the failure":        {130_000, 1, nil},
-		"no room for the count":          {130_950, 0, []string{"large permanent 1"}},
-		"no room for anything":           {131_024, 0, []string{"large <nil> <nil>"}},
-		"room for the count, not the ID": {130_970, 0, []string{"large permanent 1"}},
+		"a small header":                 {1, amqp.Publishing{}, 1, nil},
+		"no room for the failure":        {130_000, amqp.Publishing{}, 1, nil},
+		"no room for the count":          {130_950, amqp.Publishing{}, 0, []string{"large permanent 1"}},
+		"no room for anything":           {131_024, amqp.Publishing{}, 0, []string{"large <nil> <nil>"}},
+		"room for the count, not the ID": {130_970, amqp.Publishing{}, 0, []string{"large permanent 1"}},
+		"one byte too few beside the properties": {
+			130_607,
+			amqp.Publishing{MessageId: strings.Repeat("m", 255), Priority: 1, Timestamp: time.Unix(1, 0)},
+			0,
+			[]string{"large permanent 1"},
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -44,7 +51,9 @@ func TestCopiesFitIntoAFrame(t *testing.T) {
 				b := run(t, contract.Default("orders"), func(context.Context, *consumer.Message[string]) error {
 					return errors.New(strings.Repeat("no stock ", 1000))
 				})
-				b.Publish("", "orders", amqp.Publishing{Headers: amqp.Table{"large": strings.Repeat("x", test.header)}, Body: []byte("large")})
+				message := test.properties
+				message.Headers, message.Body = amqp.Table{"large": strings.Repeat("x", test.header)}, []byte("large")
+				b.Publish("", "orders", message)
 				pass(time.Second)
 				equal(t, "in the tier", test.tier, len(b.Messages("orders.retry.30s")))
 				equal(t, "dead letters", test.dead, b.dead())
@@ -80,6 +89,9 @@ func TestConnPublish(t *testing.T) {
 			t.Errorf("large headers: %v", err)
 		}
 		equal(t, "published after large headers", nil, conn.Publish(t.Context(), "", "orders", consumer.Publishing{}))
+		if err := conn.Publish(t.Context(), "", "orders", consumer.Publishing{Headers: amqp.Table{"number": uint64(1)}}); err == nil || isUnknown(err) {
+			t.Errorf("a header that cannot be sent: %v", err)
+		}
 		b.Block(true)
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
@@ -291,6 +303,28 @@ func TestAConsumerThatCannotPublishCopiesIsNotReady(t *testing.T) {
 			})
 		})
 	}
+}
+
+// A broker that does not answer has granted nothing.
+func TestARefusalAppliesUntilTheNextAnswer(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var broker unreachable
+		b := startWith(t, contract.Default("orders"), func(b *memory.Broker) {
+			b.Forbid("", true)
+			broker = unreachable{b, 0}
+		}, func(_ *consumer.Conn, source contract.Source, options ...consumer.Option) (*consumer.Consumer, error) {
+			return consumer.New(consumer.NewConn(nil, withTransport(&broker)), source, ignore, options...)
+		})
+		pass(time.Second)
+		broker.fails = math.MaxInt
+		b.Cut()
+		pass(40 * time.Second)
+		health := b.consumer.Health()
+		equal(t, "state", consumer.StateDelivering, health.State)
+		equal(t, "ready", false, health.Ready)
+		equal(t, "Run", nil, b.end())
+	})
 }
 
 // Kubernetes must not end the old pods of a rollout before the new ones may publish copies.

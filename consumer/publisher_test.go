@@ -9,6 +9,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	amqp "github.com/rabbitmq/amqp091-go"
+
 	"github.com/warren-mq/warren/consumer/contract"
 	"github.com/warren-mq/warren/consumer/internal/memory"
 	"github.com/warren-mq/warren/consumer/internal/transport"
@@ -58,6 +60,9 @@ func TestARefusedRouteIsTriedByOneMessageAtATime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		routes, route, refusal := refusedRoutes{}, contract.Route{Exchange: "shop"}, &UnroutableError{Exchange: "shop"}
 		routes.add(route, refusal)
+		if early, err := routes.check(route); early != nil || !errors.Is(err, refusal) {
+			t.Errorf("before the delay is over: %v", err)
+		}
 		time.Sleep(maxDelay)
 		due, err := routes.check(route)
 		if due == nil || err != nil {
@@ -79,6 +84,37 @@ func TestRefusedRoutesAreForgotten(t *testing.T) {
 		}
 		if count := len(routes.known); count > 12 {
 			t.Errorf("%d routes are known", count)
+		}
+	})
+}
+
+// The connection reads nothing while the returns of a channel are full.
+func TestTheReturnOfAnAbandonedMessageIsRemoved(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b, connection := memory.New(contract.Default("orders")), &publishingConnection{}
+		dialed, err := b.Dial(t.Context(), "", connection.gate.set)
+		if err != nil {
+			t.Fatal(err)
+		}
+		connection.Connection = dialed
+		ch, err := newConfirmChannel(connection)
+		if err != nil {
+			t.Fatal(err)
+		}
+		b.Block(true)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		message := amqp.Publishing{Headers: amqp.Table{contract.HeaderCopyID: "a"}}
+		released := false
+		err = ch.publish(ctx, contract.Route{RoutingKey: "nowhere"}, message, func() { released = true })
+		if !errors.As(err, new(*UnknownOutcomeError)) || released {
+			t.Errorf("abandoned: %v, released: %t", err, released)
+		}
+		b.Block(false)
+		synctest.Wait()
+		if count := len(ch.returns) + len(ch.returned); count > 0 || !released {
+			t.Errorf("%d returns, released: %t", count, released)
 		}
 	})
 }
