@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"net"
+	"os"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -44,6 +45,45 @@ func TestADialEndsWithItsContext(t *testing.T) {
 		began := time.Now()
 		if _, err := silent.Dial(ctx, "", func(bool) {}); !errors.Is(err, context.DeadlineExceeded) || time.Since(began) != time.Second {
 			t.Errorf("after %s: %v", time.Since(began), err)
+		}
+	})
+}
+
+// A frame that arrives meanwhile extends no deadline.
+func TestACloseEndsAtItsDeadline(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		frames := make(chan []byte)
+		defer close(frames)
+		broker := &AMQP{
+			URI: func(context.Context) (string, error) { return "amqp://rabbit", nil },
+			DialTCP: func(context.Context, string, string) (net.Conn, error) {
+				ours, theirs := net.Pipe()
+				go serve(theirs, frames)
+				return ours, nil
+			},
+		}
+		connection, err := broker.Dial(t.Context(), "", func(bool) {})
+		if err != nil {
+			t.Fatal(err)
+		}
+		began := time.Now()
+		time.AfterFunc(time.Second, func() { frames <- frame(8, 0) })
+		_ = connection.Close(began.Add(2 * time.Second)) // the broker does not answer
+		if took := time.Since(began); took != 2*time.Second {
+			t.Errorf("Close took %s", took)
+		}
+	})
+}
+
+func TestAWriteToAPeerThatDoesNotReadEnds(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		ours, _ := net.Pipe()
+		began := time.Now()
+		_, err := guard(ours, ours, nil).Write([]byte{0})
+		if took := time.Since(began); !errors.Is(err, os.ErrDeadlineExceeded) || took != idleTimeout {
+			t.Errorf("after %s: %v", took, err)
 		}
 	})
 }
