@@ -258,6 +258,28 @@ func TestALimiterWithoutARelease(t *testing.T) {
 	}
 }
 
+// The limiter may use a server that is down.
+func TestALimiterThatFailsIsCalledEachSecond(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		failures, handled := 0, make(chan time.Time, 1)
+		b := run(t, contract.Default("orders"), func(context.Context, *consumer.Message[string]) error {
+			handled <- time.Now()
+			return nil
+		}, consumer.WithLimiter(consumer.LimiterFunc(func(context.Context) (func(), error) {
+			if failures == 10 {
+				return nil, nil
+			}
+			failures++
+			return nil, io.EOF
+		})))
+		began := time.Now()
+		b.send(t, "a")
+		equal(t, "handled after", 10*time.Second, (<-handled).Sub(began))
+		equal(t, "Run", nil, b.end())
+	})
+}
+
 // The permission of a message returns only when the broker has confirmed its copy.
 func TestALimiterGetsItsPermissionBackAfterTheSettlement(t *testing.T) {
 	t.Parallel()
@@ -558,6 +580,7 @@ func TestNewRefusesWrongArguments(t *testing.T) {
 		"a small prefetch":            {contract.Default("orders"), []consumer.Option{consumer.WithPrefetch(5)}, "WithPrefetch(5) must be between the concurrency, 10"},
 		"a long timeout":              {contract.Default("orders"), []consumer.Option{consumer.WithTimeout(time.Hour)}, "at most 27m0s, nine tenths of the consumer timeout of the broker"},
 		"nearly the consumer timeout": {contract.Default("orders"), []consumer.Option{consumer.WithTimeout(28 * time.Minute)}, "WithTimeout(28m0s) must be at most 27m0s"},
+		"a negative timeout":          {contract.Default("orders"), []consumer.Option{consumer.WithTimeout(-time.Second)}, "WithTimeout(-1s)"},
 		"the drain timeout":           {contract.Default("orders"), []consumer.Option{consumer.WithDrainTimeout(-1)}, "WithDrainTimeout"},
 		"the maximum of crashes":      {contract.Default("orders"), []consumer.Option{consumer.WithMaxCrashes(-1)}, "WithMaxCrashes"},
 		"a breaker without interval":  {contract.Default("orders"), []consumer.Option{consumer.WithBreaker(3, 0)}, "WithBreaker(3, 0s) must be positive"},
