@@ -283,6 +283,30 @@ func TestExitCodes(t *testing.T) {
 	}
 }
 
+// The output may show why a trial did not run.
+func TestTheOutputOfATrialWithAnErrorIsKept(t *testing.T) {
+	t.Parallel()
+	settings, err := readFlags([]string{"-only", "leaks-channels", "--", "true"}, defaults)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(settings.logs) })
+	var out bytes.Buffer
+	err = program.Run(t.Context(), func(p *program.Program) error {
+		results, err := tryAll(p, settings, brokers.Broker{}, nil, &out) // without a version, a trial cannot begin
+		if err == nil && results[0].err == nil {
+			t.Error("the trial has no error")
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := os.Stat(settings.logs); err != nil || !strings.Contains(out.String(), settings.logs) {
+		t.Errorf("%v:\n%s", err, out.String())
+	}
+}
+
 func TestCommandLine(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {

@@ -63,7 +63,7 @@ func tryAll(p *program.Program, settings *settings, broker brokers.Broker, priva
 		return nil, fmt.Errorf("interrupted: %w", err)
 	}
 	printReport(out, results)
-	failed := slices.ContainsFunc(results, result.failed)
+	failed := slices.ContainsFunc(results, func(r result) bool { return r.failed() || r.err != nil })
 	if temporary && !failed {
 		return results, os.RemoveAll(settings.logs)
 	}
