@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"fmt"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -147,7 +148,7 @@ func TestFaultsAreFound(t *testing.T) {
 		ignoresSignal:          {pitfall: "ignores-sigterm"},
 		closesImmediately:      {pitfall: "drain-repeats"},
 		neverPauses:            {pitfall: "ignores-pause"},
-		noCopyID:               {pitfall: "changes-copies"},
+		noCopyID:               {pitfall: "changes-copies,new-copy-ids"},
 		noFailureMessage:       {pitfall: "changes-copies"},
 		noFailureTime:          {pitfall: "changes-copies"},
 		noFailureClient:        {pitfall: "changes-copies"},
@@ -196,6 +197,7 @@ func TestFaultsAreFound(t *testing.T) {
 		twiceTheHandlers:       {pitfall: "unbounded-prefetch"},
 		acksAtStart:            {pitfall: "acks-first", lost: 1},
 		forgetsPause:           {pitfall: "ignores-pause", mistake: "during a pause"},
+		startsInPause:          {pitfall: "ignores-pause", mistake: "during a pause"},
 		countsReturns:          {pitfall: "no-crash-guard", mistake: "is a dead letter instead of handled"},
 		guardsEarly:            {pitfall: "no-crash-guard", mistake: "is a dead letter instead of handled"},
 		cancelsFirst:           {pitfall: "breaks-order", mistake: "began"},
@@ -261,23 +263,28 @@ func TestExitCodes(t *testing.T) {
 		arguments string
 		program   []string
 		want      int
+		logged    bool // the program's output is in the user's folder
 	}{
-		"a correct program":             {"-only leaks-channels", command(string(noFault)), 0},
-		"a program that fails":          {"-only leaks-channels", command(string(keepsCopyChannels)), exitFailed},
-		"a program that does not start": {"-only leaks-channels", []string{"--", "/does/not/exist"}, exitBroken},
-		"no program":                    {"-only leaks-channels", nil, exitBroken},
-		"an unknown flag":               {"-hope", command(string(noFault)), exitBroken},
-		"a skipped pitfall":             {"-only leaks-channels,ignores-pause", command(string(noFault)), exitBroken},
-		"only a skipped pitfall":        {"-only ignores-pause", command(string(noFault)), exitBroken},
-		"an unknown pitfall":            {"-only hope", command(string(noFault)), exitBroken},
-		"a list":                        {"-list", nil, 0},
-		"help":                          {"-help", nil, 0},
+		"a correct program":             {"-only leaks-channels", command(string(noFault)), 0, true},
+		"a program that fails":          {"-only leaks-channels", command(string(keepsCopyChannels)), exitFailed, true},
+		"a program that does not start": {"-only leaks-channels", []string{"--", "/does/not/exist"}, exitBroken, true},
+		"no program":                    {"-only leaks-channels", nil, exitBroken, false},
+		"an unknown flag":               {"-hope", command(string(noFault)), exitBroken, false},
+		"a skipped pitfall":             {"-only leaks-channels,ignores-pause", command(string(noFault)), exitBroken, true},
+		"only a skipped pitfall":        {"-only ignores-pause", command(string(noFault)), exitBroken, false},
+		"an unknown pitfall":            {"-only hope", command(string(noFault)), exitBroken, false},
+		"a list":                        {"-list", nil, 0, false},
+		"help":                          {"-help", nil, 0, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			arguments := append([]string{"-logs", t.TempDir()}, strings.Fields(test.arguments)...)
+			logs := t.TempDir()
+			arguments := append([]string{"-logs", logs}, strings.Fields(test.arguments)...)
 			if got := run(t.Context(), append(arguments, test.program...), patient); got != test.want {
 				t.Errorf("%q: exit code %d instead of %d", arguments, got, test.want)
+			}
+			if _, err := os.Stat(filepath.Join(logs, "leaks-channels.log")); (err == nil) != test.logged {
+				t.Errorf("%q: the program's output: %v", arguments, err)
 			}
 		})
 	}

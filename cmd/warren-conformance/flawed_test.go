@@ -106,6 +106,7 @@ const (
 	twiceTheHandlers       fault = "has twice the handlers of WARREN_CONCURRENCY"
 	acksAtStart            fault = "acknowledges a message soon after its handler has begun"
 	forgetsPause           fault = "forgets the pause at a reconnect"
+	startsInPause          fault = "ignores a pause that has begun before it starts"
 	countsReturns          fault = "counts returns as crashes"
 	guardsEarly            fault = "guards after 5 crashes"
 	cancelsFirst           fault = "cancels before it finishes"
@@ -126,6 +127,7 @@ type rawProgram struct {
 	handled  atomic.Int64 // of acksInBatches
 	paused   atomic.Bool  // a pause has begun
 	forgot   atomic.Bool  // of forgetsPause
+	ignored  string       // of startsInPause: the pause
 
 	mu      sync.Mutex
 	current *amqp.Channel    // of the newest session
@@ -140,6 +142,9 @@ func (p *rawProgram) run() error {
 	}
 	if err := p.load(); err != nil {
 		return err
+	}
+	if asked := p.contract.Load().Paused; p.fault == startsInPause && asked != nil {
+		p.ignored = asked.ID
 	}
 	if p.fault != keepsContract {
 		go p.reload(ctx)
@@ -222,6 +227,10 @@ func (p *rawProgram) isPaused() bool {
 		return p.paused.Load()
 	case pausesUntilRemoved:
 		return asked != nil
+	case startsInPause:
+		if asked != nil && asked.ID == p.ignored {
+			return false
+		}
 	}
 	return asked != nil && time.Now().Before(asked.Until)
 }
