@@ -11,7 +11,7 @@ const (
 	AdvisoryShadowedByPolicy AdvisoryCode = "ShadowedByPolicy"
 	// AdvisoryReturnRouteFansOut: the return route leads to further queues, so each retry is copied there.
 	AdvisoryReturnRouteFansOut AdvisoryCode = "ReturnRouteFansOut"
-	// AdvisoryOrphaned: an exchange or queue has left the spec and cannot be deleted yet.
+	// AdvisoryOrphaned: an exchange, a queue or bindings to an exchange have left the spec and cannot be removed yet.
 	AdvisoryOrphaned AdvisoryCode = "Orphaned"
 	// AdvisoryFewMembers: a quorum queue has fewer members than the spec requests.
 	AdvisoryFewMembers AdvisoryCode = "FewMembers"

@@ -1,12 +1,13 @@
 package consumerqueue
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/warren-mq/warren/api/v1alpha1"
@@ -58,7 +59,7 @@ func (v *vhostScope) prune(comparison *plan.Comparison) {
 			comparison.Advisories = append(comparison.Advisories, orphaned(orphan.Entry, block))
 		}
 	}
-	comparison.Advisories = append(comparison.Advisories, waitingKeys(comparison.Orphans)...)
+	comparison.Advisories = append(comparison.Advisories, boundSources(comparison.Orphans)...)
 	if len(trying) == 0 {
 		v.deletions.Cancel(owner)
 		return
@@ -115,24 +116,29 @@ func orphaned(entry v1alpha1.TopologyEntry, why plan.Blocker) v1alpha1.Advisory 
 	}
 }
 
-// waitingKeys returns an advisory for each source exchange whose routing keys left the spec and stay bound until their replacements exist.
-// That can take days, for example while a queue waits to be recreated. One exchange may have thousands of keys.
-func waitingKeys(orphans []plan.Orphan) (advisories []v1alpha1.Advisory) {
-	keys, queues := map[string][]string{}, map[string]string{}
+// boundSources returns an advisory for each source exchange and reason for which bindings remain, because that can take days: for example,
+// a queue waits to be recreated. One exchange may have thousands of bindings.
+func boundSources(orphans []plan.Orphan) (advisories []v1alpha1.Advisory) {
+	type group struct {
+		why           plan.Blocker
+		source, queue string
+	}
+	bindings := map[group][]string{}
 	for _, orphan := range orphans {
 		entry := orphan.Entry
-		if entry.Kind == v1alpha1.KindBinding && entry.Role == v1alpha1.RoleSource &&
-			orphan.BlockedBy.Reason == v1alpha1.AdvisoryReasonReplacementPending {
-			keys[entry.Source], queues[entry.Source] = append(keys[entry.Source], strconv.Quote(entry.RoutingKey)), entry.Destination
+		if orphan.Blocked() && entry.Kind == v1alpha1.KindBinding && entry.Role == v1alpha1.RoleSource {
+			of := group{orphan.BlockedBy, entry.Source, entry.Destination}
+			bindings[of] = append(bindings[of], strings.TrimSpace(strconv.Quote(entry.RoutingKey)+" "+entry.Arguments))
 		}
 	}
-	for _, source := range slices.Sorted(maps.Keys(keys)) {
+	for of, keys := range bindings {
 		advisories = append(advisories, v1alpha1.Advisory{
-			Code: v1alpha1.AdvisoryOrphaned, Reason: v1alpha1.AdvisoryReasonReplacementPending, Name: source,
-			Message: fmt.Sprintf("queue %q stays bound to exchange %q with routing keys that are no longer in the spec, until the "+
-				"bindings that replace them exist: %s", queues[source], source, conditions.FirstN(keys[source])),
+			Code: v1alpha1.AdvisoryOrphaned, Reason: of.why.Reason, Name: of.source,
+			Message: fmt.Sprintf("bindings of queue %q to exchange %q are no longer in the spec; retained: %s. Routing keys: %s",
+				of.queue, of.source, of.why.Message, conditions.FirstN(keys)),
 		})
 	}
+	slices.SortFunc(advisories, func(a, b v1alpha1.Advisory) int { return cmp.Compare(a.Name+a.Message, b.Name+b.Message) })
 	return advisories
 }
 

@@ -29,7 +29,7 @@ func orphans() plan.Comparison {
 	binding := func(key string) v1alpha1.TopologyEntry {
 		return v1alpha1.TopologyEntry{Kind: v1alpha1.KindBinding, Source: "dlx", Destination: "dlq", RoutingKey: key, Role: v1alpha1.RoleDeadLetter}
 	}
-	source := v1alpha1.TopologyEntry{Kind: v1alpha1.KindBinding, Source: "events", Destination: "orders", Role: v1alpha1.RoleSource}
+	source := v1alpha1.TopologyEntry{Kind: v1alpha1.KindBinding, Source: "events", Destination: "orders", Arguments: `{"type":"a"}`, Role: v1alpha1.RoleSource}
 	object := func(kind v1alpha1.ObjectKind, name string) v1alpha1.TopologyEntry {
 		return v1alpha1.TopologyEntry{Kind: kind, Name: name, Role: v1alpha1.RoleDeadLetter}
 	}
@@ -40,7 +40,7 @@ func orphans() plan.Comparison {
 		{Entry: object(v1alpha1.KindQueue, "fed"), BlockedBy: plan.Blocker{Reason: v1alpha1.AdvisoryReasonInUse, Message: `queue "theirs" still dead-letters to it`}},
 		{Entry: binding("a")},
 		{Entry: binding("b"), BlockedBy: plan.Blocker{Reason: v1alpha1.AdvisoryReasonInUse, Message: `queue "theirs" still dead-letters through it`}},
-		{Entry: binding("c"), BlockedBy: plan.Blocker{Reason: v1alpha1.AdvisoryReasonReplacementPending, Message: "the objects that replace it do not exist yet"}},
+		{Entry: binding("c"), BlockedBy: plan.Blocker{Reason: v1alpha1.AdvisoryReasonReplacementPending, Message: "the new objects of the spec do not exist yet"}},
 		{Entry: source, BlockedBy: plan.Blocker{Reason: v1alpha1.AdvisoryReasonRecreationPending, Message: `queue "orders" must be recreated first`}},
 	}}
 }
@@ -57,13 +57,15 @@ func TestRemovalOf(t *testing.T) {
 	topologytest.Equal(t, "with Report", rabbit.Removal{}, removalOf(plan.Decide(orphans(), nil, v1alpha1.DriftPolicyReport)))
 }
 
-// An advisory names each queue and exchange that remains, and why, until it is gone.
+// An advisory names each queue, each exchange and the bindings of sources that remain, and why, until they are gone.
 func TestPruneReportsWhatRemains(t *testing.T) {
 	t.Parallel()
 	const (
 		used  = `exchange "used" is no longer in the spec; retained: "audit" is bound to it`
 		fed   = `queue "fed" is no longer in the spec; retained: queue "theirs" still dead-letters to it`
 		empty = `queue "dlq" is no longer in the spec; retained: `
+		bound = `bindings of queue "orders" to exchange "events" are no longer in the spec; retained: queue "orders" must be recreated first. ` +
+			`Routing keys: "" {"type":"a"}`
 	)
 	for name, test := range map[string]struct {
 		policy v1alpha1.DriftPolicy
@@ -118,7 +120,7 @@ func TestPruneReportsWhatRemains(t *testing.T) {
 				topologytest.Equal(t, "code", v1alpha1.AdvisoryOrphaned, advisory.Code)
 				messages = append(messages, advisory.Message)
 			}
-			topologytest.Equal(t, "advisories", test.want, messages)
+			topologytest.Equal(t, "advisories", append(test.want, bound), messages)
 		})
 	}
 }
@@ -311,7 +313,7 @@ func TestAReplacedRoutingKeyThatStaysBoundIsReported(t *testing.T) {
 			deadLetter: {queue: {maxLength: %d}}}`
 		return controllertest.NewConsumerQueue(t, fmt.Sprintf(spec, events, more, maxLength))
 	}
-	const stays = `queue "orders" stays bound to exchange %q with routing keys that are no longer in the spec, until the bindings that replace them exist: `
+	const stays = `bindings of queue "orders" to exchange %q are no longer in the spec; retained: the new objects of the spec do not exist yet. Routing keys: `
 	w := newWorld(t, keys("a, b, c, d, e, f, g", "k", 9))
 	w.mustReconcile()
 	orphaned := func() (messages []string) {

@@ -71,7 +71,7 @@ func replacementIsPending(r removal) Blocker {
 	if !pending {
 		return Blocker{}
 	}
-	return Blocker{v1alpha1.AdvisoryReasonReplacementPending, "the objects that replace it do not exist yet"}
+	return Blocker{v1alpha1.AdvisoryReasonReplacementPending, "the new objects of the spec do not exist yet"}
 }
 
 // replacesSource reports whether a new binding replaces the binding of a source, and does not exist yet: a binding between the same

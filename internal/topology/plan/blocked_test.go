@@ -109,12 +109,12 @@ func TestChecks(t *testing.T) {
 		"replacementIsPending: something desired is missing": {
 			replacementIsPending,
 			removal{entry: queue, comparison: state(v1alpha1.KindQueue, "new", v1alpha1.RoleDeadLetter, v1alpha1.StateMissing)},
-			Blocker{v1alpha1.AdvisoryReasonReplacementPending, "the objects that replace it do not exist yet"},
+			Blocker{v1alpha1.AdvisoryReasonReplacementPending, "the new objects of the spec do not exist yet"},
 		},
 		"replacementIsPending: something is not as desired": {
 			replacementIsPending,
 			removal{entry: exchange, comparison: recreate(v1alpha1.KindQueue, "orders")},
-			Blocker{v1alpha1.AdvisoryReasonReplacementPending, "the objects that replace it do not exist yet"},
+			Blocker{v1alpha1.AdvisoryReasonReplacementPending, "the new objects of the spec do not exist yet"},
 		},
 		"replacementIsPending: a source exchange that Warren does not declare is missing": {
 			replacementIsPending, removal{entry: queue, comparison: state(v1alpha1.KindExchange, "events", v1alpha1.RoleSource, v1alpha1.StateMissing)}, Blocker{},

@@ -77,7 +77,7 @@ func TestWhatLeavesTheSpec(t *testing.T) {
 		direct   = `{retry: {policy: None}, deadLetter: {exchange: {name: dead, type: direct}, routingKey: %q, queue: {name: %s}}}`
 		byReason = `{retry: {strategy: Reject, delayTiers: [{delay: %s}]}, deadLetter: {queue: {name: %s}}}`
 		fanout   = `{retry: {policy: None}, deadLetter: {exchange: {name: %s}, queue: {name: %s}}}`
-		instead  = ": the objects that replace it do not exist yet"
+		instead  = ": the new objects of the spec do not exist yet"
 	)
 	keys := func(key string, maxLength int) string {
 		const spec = `{bindings: [{exchange: {name: events, type: topic}, routingKeys: [%s]}], deadLetter: {queue: {maxLength: %d}}}`
