@@ -16,7 +16,7 @@ import (
 var (
 	// ErrDeliveryLost reports that the broker has taken the message back. The result of the handler is ignored.
 	ErrDeliveryLost = errors.New("the broker has taken the message back")
-	// ErrDraining reports that the consumer ends and the drain timeout is over.
+	// ErrDraining reports that the consumer drains, and its drain timeout is over; see WithDrainTimeout.
 	ErrDraining = errors.New("the consumer is draining")
 	// ErrTimeout reports that the handler took longer than WithTimeout allows.
 	ErrTimeout = errors.New("the handler took too long")

@@ -57,7 +57,8 @@ func WithPrefetch(n int) Option { return func(s *settings) { s.prefetch = n } }
 func WithTimeout(d time.Duration) Option { return func(s *settings) { s.timeout = d } }
 
 // WithDrainTimeout sets how long handlers may run after the context of Run ended. It must be positive. The default is 20 s. Keep
-// it 10 s below terminationGracePeriodSeconds.
+// it 10 s below terminationGracePeriodSeconds. The consumer also drains before it uses a changed contract, pauses, or returns to the shared
+// connection; see Conn.
 func WithDrainTimeout(d time.Duration) Option { return func(s *settings) { s.drain = d } }
 
 // HandleFunc handles a delivery: it decodes the body and calls the handler.
