@@ -301,6 +301,8 @@ func (e Errors) OfDial(err error) error {
 		return e.Fail(ErrAuthentication, "user %q: %s", e.Username, reason)
 	case reply.Code == amqp.NotAllowed && strings.Contains(reason, "connection limit ("): // of the vhost; the text also refuses access
 		return e.Fail(ErrUnreachable, "%s", reason)
+	case reply.Code == amqp.NotAllowed && strings.HasSuffix(reason, "..."): // RabbitMQ cuts long texts, so the limit may be missing
+		return e.Fail(ErrUnreachable, "%s", reason)
 	case reply.Code == amqp.NotAllowed && strings.Contains(reason, "access to vhost"):
 		return e.Fail(ErrAccessRefused, "%s", reason)
 	case reply.Code == amqp.NotAllowed && strings.Contains(reason, "not found"):

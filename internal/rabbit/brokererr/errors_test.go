@@ -2,6 +2,9 @@ package brokererr
 
 import (
 	"errors"
+	"fmt"
+	"io"
+	"strings"
 	"testing"
 
 	amqp "github.com/rabbitmq/amqp091-go"
@@ -30,6 +33,66 @@ func TestQueueNotStarted(t *testing.T) {
 		if !errors.Is(err, test.want) || err.Error() != test.text {
 			t.Errorf("%s: %v", name, err)
 		}
+	}
+}
+
+// RabbitMQ cuts a text of more than 255 bytes, and so the limit of the vhost after a long name.
+func TestOfDial(t *testing.T) {
+	t.Parallel()
+	long := strings.Repeat("v", 200)
+	refused := func(vhost, user string) string {
+		return fmt.Sprintf("NOT_ALLOWED - access to vhost '%s' refused for user '%s'", vhost, user)
+	}
+	for name, test := range map[string]struct {
+		err  error
+		want error
+		text string
+	}{
+		"no answer": {io.EOF, ErrUnreachable, "broker unreachable: the connection was closed"},
+		"closed while opening the vhost": {
+			fmt.Errorf("dial: %w", amqp.ErrVhost), ErrUnreachable, `broker unreachable: the connection was closed while opening vhost "/"`,
+		},
+		"wrong password": {
+			&amqp.Error{Code: amqp.AccessRefused, Reason: "ACCESS_REFUSED - Login was refused"}, ErrAuthentication,
+			`authentication failed: user "bob": Login was refused`,
+		},
+		"the limit of the vhost": {
+			&amqp.Error{Code: amqp.NotAllowed, Reason: refused("v", "bob") + ": connection limit (5) is reached"}, ErrUnreachable,
+			"broker unreachable: access to vhost 'v' refused for user 'bob': connection limit (5) is reached",
+		},
+		"the limit of the user": {
+			&amqp.Error{Code: amqp.NotAllowed, Reason: "NOT_ALLOWED - connection refused for user 'bob': user connection limit (5) is reached"},
+			ErrUnreachable, "broker unreachable: connection refused for user 'bob': user connection limit (5) is reached",
+		},
+		"a text that is cut before its end": {
+			&amqp.Error{Code: amqp.NotAllowed, Reason: (refused(long, "bob") + ": connection limit (5) is reached")[:252] + "..."}, ErrUnreachable,
+			"broker unreachable: access to vhost '" + long + "' refused for user 'b...",
+		},
+		"no access to the vhost": {
+			&amqp.Error{Code: amqp.NotAllowed, Reason: refused("v", "bob")}, ErrAccessRefused,
+			"access refused: access to vhost 'v' refused for user 'bob'",
+		},
+		"no access, and names with dots": {
+			&amqp.Error{Code: amqp.NotAllowed, Reason: refused("v...", "bob...")}, ErrAccessRefused,
+			"access refused: access to vhost 'v...' refused for user 'bob...'",
+		},
+		"no such vhost": {
+			&amqp.Error{Code: amqp.NotAllowed, Reason: "NOT_ALLOWED - vhost v not found"}, ErrVHostNotFound, "vhost not found: vhost v not found",
+		},
+		"another reason": {
+			&amqp.Error{Code: amqp.NotAllowed, Reason: "NOT_ALLOWED - frame_max=1 < 4096 min size"}, ErrUnreachable,
+			"broker unreachable: frame_max=1 < 4096 min size",
+		},
+		"another code": {
+			&amqp.Error{Code: amqp.InternalError, Reason: "INTERNAL_ERROR - access to vhost 'v' refused for user 'bob': vhost 'v' is down"},
+			ErrUnreachable, "broker unreachable: access to vhost 'v' refused for user 'bob': vhost 'v' is down",
+		},
+	} {
+		err := Errors{Username: "bob", VHost: "/"}.OfDial(test.err)
+		if !errors.Is(err, test.want) {
+			t.Errorf("%s: not %v", name, test.want)
+		}
+		topologytest.Equal(t, name, test.text, err.Error())
 	}
 }
 
