@@ -42,8 +42,8 @@ func (e Exchange) Alternates(name string, policies []Policy) (exchanges []string
 	return exchanges
 }
 
-// AlternatesIn returns the alternates of the exchanges that may have some. The patterns of a hostile vhost can make this take minutes.
-func AlternatesIn(exchanges map[string]Exchange, policies []Policy) map[string][]string {
+// alternatesIn returns the alternates of the exchanges that may have some. The patterns of a hostile vhost can make this take minutes.
+func alternatesIn(exchanges map[string]Exchange, policies []Policy) map[string][]string {
 	found := map[string][]string{}
 	for name, exchange := range exchanges {
 		if alternates := exchange.Alternates(name, policies); len(alternates) > 0 {
@@ -53,6 +53,10 @@ func AlternatesIn(exchanges map[string]Exchange, policies []Policy) map[string][
 	return found
 }
 
+// alternatesOf uses the known alternates. The patterns of policies can take long.
 func (o Observed) alternatesOf(exchange string) []string {
+	if known, given := o.Alternates[exchange]; given {
+		return known
+	}
 	return o.Exchanges[exchange].Alternates(exchange, o.Policies)
 }

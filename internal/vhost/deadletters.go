@@ -111,7 +111,7 @@ func (s *DeadLetterSearch) findLeading(to string) {
 		}
 		alternates := s.Alternates
 		if alternates == nil {
-			alternates = AlternatesIn(s.Exchanges, AlternatePolicies(s.Policies))
+			alternates = alternatesIn(s.Exchanges, AlternatePolicies(s.Policies))
 		}
 		for name, exchanges := range alternates {
 			for _, alternate := range exchanges {

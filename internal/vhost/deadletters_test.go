@@ -232,6 +232,32 @@ func TestASearchUsesTheKnownAlternates(t *testing.T) {
 	}
 }
 
+// A route does not evaluate the patterns either, but only for an exchange whose alternates are known.
+func TestARouteUsesTheKnownAlternates(t *testing.T) {
+	t.Parallel()
+	o := waysToQ()
+	o.Policies = []Policy{{Name: "unrouted", Pattern: ReadPattern("^empty$"), ApplyTo: "exchanges", Definition: Arguments{ArgAlternateExchange: "fanout"}}}
+	for name, test := range map[string]struct {
+		known  map[string][]string
+		queues []string
+		sure   bool
+		leads  bool
+	}{
+		"unknown":          {known: nil, queues: []string{"q"}, leads: true},
+		"of another alone": {known: map[string][]string{"fanout": nil}, queues: []string{"q"}, leads: true},
+		"known":            {known: map[string][]string{"empty": {"around"}}},
+		"none":             {known: map[string][]string{"empty": nil}, sure: true},
+	} {
+		o.Alternates = test.known
+		if queues, sure := o.Route("empty", "k"); !slices.Equal(queues, test.queues) || sure != test.sure {
+			t.Errorf("%s: routed to %q, known: %t", name, queues, sure)
+		}
+		if leads := o.MayLead("empty", "q"); leads != test.leads {
+			t.Errorf("%s: may lead to q: %t", name, leads)
+		}
+	}
+}
+
 func TestHasAlternative(t *testing.T) {
 	t.Parallel()
 	binding := Binding{Source: "x", Destination: "old", RoutingKey: "a"}

@@ -84,8 +84,9 @@ type Observed struct {
 	// DeadLetterRoutes has the routes, in the whole vhost, of queues that may dead-letter to a selected object. It is empty without
 	// Selection.IncludeDeadLetterSources.
 	DeadLetterRoutes []DeadLetterRoute
-	// Alternates has, for each exchange of the vhost that may have alternate exchanges, the names of these. It is nil without
-	// Selection.IncludeDeadLetterSources. A DeadLetterSearch then evaluates Policies itself.
+	// Alternates has the names of the possible alternate exchanges, by exchange: with Selection.FollowFrom of each exchange that can be
+	// reached from it, and with Selection.IncludeDeadLetterSources of each exchange of the vhost that may have any. Without both it is
+	// nil, and a DeadLetterSearch evaluates Policies itself. Route and MayLead evaluate Policies for an exchange that is missing here.
 	Alternates map[string][]string
 	// Nodes is the number of nodes in the cluster, or zero if unknown. Members has the number of members of each selected quorum queue with
 	// fewer members than Nodes.

@@ -254,7 +254,7 @@ var OneQueue = topology.Topology{Queues: []topology.Queue{{Name: "q", Arguments:
 
 // SnapshotOptions are the options of cmp.Diff for two snapshots of a vhost.
 var SnapshotOptions = cmp.Options{
-	cmp.AllowUnexported(snapshot.Snapshot{}), cmpopts.IgnoreFields(snapshot.Snapshot{}, "Room", "UnderWay", "deadLetters"),
+	cmp.AllowUnexported(snapshot.Snapshot{}), cmpopts.IgnoreFields(snapshot.Snapshot{}, "Room", "UnderWay", "deadLetters", "alternates"),
 }
 
 // Current returns the snapshot, which a refresh in the background may replace.

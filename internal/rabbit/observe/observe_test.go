@@ -82,7 +82,8 @@ func TestObservesExistingObjects(t *testing.T) {
 			BindingsFrom: map[string][]vhost.Binding{
 				"source": fromSource, "onward": {{Source: "onward", Destination: rabbittest.Odd}},
 			},
-			Cluster: connection.Health().Cluster.Key(),
+			Alternates: map[string][]string{"source": nil, "onward": {"source"}},
+			Cluster:    connection.Health().Cluster.Key(),
 			Policies: []vhost.Policy{
 				{
 					Name: "limits", Pattern: vhost.ReadPattern("^gr.ße"), ApplyTo: "queues", Priority: 3,

@@ -62,7 +62,7 @@ func (s *Snapshot) index() *deadLetterIndex {
 	index.policies, index.alternating = deadLetterPolicies(s.Policies), vhost.AlternatePolicies(s.Policies)
 	index.routes, index.sources = map[string][]vhost.DeadLetterRoute{}, map[deadLetterTarget][]string{}
 	index.keyed = map[keyedTarget][]string{}
-	index.forwarding, index.alternates = map[string]bool{}, vhost.AlternatesIn(s.exchanges, index.alternating)
+	index.forwarding, index.alternates = map[string]bool{}, s.allAlternates()
 	for _, name := range slices.Sorted(maps.Keys(s.Queues)) { // in order, so that each name is appended to sources
 		index.addQueue(name, s.Queues[name])
 	}

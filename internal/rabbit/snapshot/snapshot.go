@@ -24,6 +24,7 @@ type Snapshot struct {
 	Cluster      string
 	Room         *management.Room // the memory of this snapshot; nil in tests
 	deadLetters  deadLetterIndex
+	alternates   alternateCache
 }
 
 // New returns the snapshot of an empty vhost.
@@ -170,11 +171,13 @@ func (s *Snapshot) observe(names vhost.Selection) vhost.Observed {
 			observed.BindingsFrom[name] = slices.Clip(bindings)
 		}
 	}
+	if names.FollowFrom != "" || names.IncludeDeadLetterSources {
+		observed.Alternates = map[string][]string{}
+	}
 	if names.FollowFrom != "" {
 		s.follow(names.FollowFrom, observed)
 	}
 	if names.IncludeDeadLetterSources {
-		observed.Alternates = map[string][]string{}
 		observed.DeadLetterRoutes = s.addDeadLetterSources(names, observed)
 	}
 	return observed
@@ -186,10 +189,11 @@ func (s *Snapshot) copyExchange(name string, observed vhost.Observed) {
 	}
 }
 
-// follow adds an exchange and all exchanges that messages can reach from it, each with its bindings.
+// follow adds an exchange and all exchanges that messages can reach from it, each with its bindings and alternates.
 func (s *Snapshot) follow(from string, observed vhost.Observed) {
 	for name := range vhost.Reach([]string{from}, s.nextExchanges) {
 		s.copyExchange(name, observed)
+		observed.Alternates[name] = s.alternatesOf(name)
 		if bindings := s.BindingsFrom[name]; len(bindings) > 0 {
 			observed.BindingsFrom[name] = slices.Clip(bindings)
 		}
@@ -203,7 +207,7 @@ func (s *Snapshot) nextExchanges(exchange string) (names []string) {
 			names = append(names, binding.Destination)
 		}
 	}
-	return append(names, s.exchanges[exchange].Alternates(exchange, s.Policies)...)
+	return append(names, s.alternatesOf(exchange)...)
 }
 
 func sameExchange(a, b vhost.Exchange) bool {

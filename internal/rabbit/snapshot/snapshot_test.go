@@ -474,5 +474,5 @@ func addAll[T any](add func(T) int64, items []T) {
 	}
 }
 
-// compareWhole compares snapshots except their memory, the fences under way and the index of dead letters.
-var compareWhole = cmp.Options{cmp.AllowUnexported(Snapshot{}), cmpopts.IgnoreFields(Snapshot{}, "Room", "UnderWay", "deadLetters")}
+// compareWhole compares snapshots except their memory, the fences under way, the index of dead letters and the cache of alternates.
+var compareWhole = cmp.Options{cmp.AllowUnexported(Snapshot{}), cmpopts.IgnoreFields(Snapshot{}, "Room", "UnderWay", "deadLetters", "alternates")}

@@ -136,6 +136,7 @@ func (s *Store) Replace(fresh *Snapshot, etag string) (changed Notice, differenc
 		if s.doubted = fresh.doubt(s.Current, s.doubted); s.doubted != nil {
 			etag = ""
 		}
+		fresh.keepAlternates(s.Current)
 		changed, difference = Changes(s.Current, fresh), differenceOf(s.Current, fresh)
 	}
 	s.trust(etag)

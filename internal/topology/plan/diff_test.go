@@ -490,11 +490,11 @@ func TestDiffReturnRoute(t *testing.T) {
 		"an alternate exchange, and a binding with other key": {exchanges: map[string]string{"back": "direct", "rest": "fanout"}, alternate: "rest", bindings: []vhost.Binding{to("back", "orders", "else"), to("rest", "other", "")}, missing: astray},
 		"fans out, and has an alternate exchange":             {exchanges: map[string]string{"back": "direct", "rest": "fanout"}, alternate: "rest", bindings: []vhost.Binding{to("back", "orders", "again"), to("back", "z", "again"), to("rest", "other", "")}, fansOut: `"z"`},
 	} {
-		compare := func(t *testing.T, arguments vhost.Arguments, policies []vhost.Policy) {
+		compare := func(t *testing.T, arguments vhost.Arguments, policies []vhost.Policy, known map[string][]string) {
 			t.Parallel()
 			topo := topologytest.Desired(t, `{retry: {returnTo: {exchange: back, routingKey: again}}}`, topologytest.V43)
 			observed := topologytest.Observe(t, topo)
-			observed.Policies = policies
+			observed.Policies, observed.Alternates = policies, known
 			for exchange, kind := range test.exchanges {
 				found := vhost.Exchange{Type: kind, Durable: true}
 				if exchange == "back" {
@@ -524,17 +524,18 @@ func TestDiffReturnRoute(t *testing.T) {
 			topologytest.Equal(t, "advisories", advisories, got.Advisories)
 		}
 		if test.alternate == "" {
-			t.Run(name, func(t *testing.T) { compare(t, nil, nil) })
+			t.Run(name, func(t *testing.T) { compare(t, nil, nil, nil) })
 			continue
 		}
 		alternate := vhost.Arguments{"alternate-exchange": test.alternate}
-		t.Run(name+", by its argument", func(t *testing.T) { compare(t, alternate, nil) })
+		t.Run(name+", by its argument", func(t *testing.T) { compare(t, alternate, nil, nil) })
 		t.Run(name+", by a policy", func(t *testing.T) {
-			compare(t, nil, []vhost.Policy{{Name: "unrouted", Pattern: vhost.ReadPattern("^back$"), ApplyTo: "exchanges", Definition: alternate}})
+			compare(t, nil, []vhost.Policy{{Name: "unrouted", Pattern: vhost.ReadPattern("^back$"), ApplyTo: "exchanges", Definition: alternate}}, nil)
 		})
 		t.Run(name+", by a policy of all exchanges", func(t *testing.T) {
-			compare(t, nil, []vhost.Policy{{Name: "unrouted", Pattern: vhost.ReadPattern(""), ApplyTo: "all", Definition: alternate}})
+			compare(t, nil, []vhost.Policy{{Name: "unrouted", Pattern: vhost.ReadPattern(""), ApplyTo: "all", Definition: alternate}}, nil)
 		})
+		t.Run(name+", known", func(t *testing.T) { compare(t, nil, nil, map[string][]string{"back": {test.alternate}}) })
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"sync"
 
 	"github.com/warren-mq/warren/api/v1alpha1"
 	"github.com/warren-mq/warren/internal/text"
@@ -27,7 +28,7 @@ func (c *Comparison) checkReturnRoute(desired topology.Topology, observed vhost.
 			"; declare it, or give a binding to it a type", route.Exchange))
 		return
 	}
-	mayLead := func() bool { return observed.MayLead(route.Exchange, route.Queue) }
+	mayLead := sync.OnceValue(func() bool { return observed.MayLead(route.Exchange, route.Queue) })
 	uncertain := len(route.Keys) == 0
 	for _, key := range route.Keys {
 		queues, known := observed.Route(route.Exchange, key)
@@ -98,5 +99,5 @@ func withDesired(observed vhost.Observed, desired topology.Topology) vhost.Obser
 		wanted := vhost.Binding{Source: binding.Source, Destination: binding.Destination, RoutingKey: binding.RoutingKey}
 		from[binding.Source] = append(slices.Clip(from[binding.Source]), wanted)
 	}
-	return vhost.Observed{Exchanges: exchanges, BindingsFrom: from, Policies: observed.Policies}
+	return vhost.Observed{Exchanges: exchanges, BindingsFrom: from, Policies: observed.Policies, Alternates: observed.Alternates}
 }
