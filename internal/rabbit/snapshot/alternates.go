@@ -65,6 +65,19 @@ func sameAlternatePolicies(a, b *Snapshot) bool {
 	return slices.EqualFunc(vhost.AlternatePolicies(a.Policies), vhost.AlternatePolicies(b.Policies), SamePolicy)
 }
 
+// differingAlternates adds each exchange to changed whose possible alternate exchanges differ. If no policy has changed, a change of an
+// argument is a change of the exchange itself.
+func differingAlternates(old, fresh *Snapshot, changed map[string]bool) {
+	if sameAlternatePolicies(old, fresh) {
+		return
+	}
+	for name := range fresh.exchanges {
+		if !changed[name] && !slices.Equal(old.alternatesOf(name), fresh.alternatesOf(name)) {
+			changed[name] = true
+		}
+	}
+}
+
 // allAlternates returns the possible alternate exchanges of the exchanges that may have some.
 func (s *Snapshot) allAlternates() map[string][]string {
 	all := map[string][]string{}
@@ -74,4 +87,13 @@ func (s *Snapshot) allAlternates() map[string][]string {
 		}
 	}
 	return all
+}
+
+// addAlternating adds each exchange that has alternate exchanges to the sources of its alternates.
+func (s *Snapshot) addAlternating(sources map[string][]string) {
+	for name, alternates := range s.allAlternates() {
+		for _, alternate := range alternates {
+			sources[alternate] = append(sources[alternate], name)
+		}
+	}
 }

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"github.com/warren-mq/warren/internal/rabbit/management"
 	"github.com/warren-mq/warren/internal/vhost"
@@ -30,6 +31,54 @@ func alternating(byArgument, byPolicy bool) *Snapshot {
 			{Source: "rest", Destination: "inner", DestinationType: "exchange"},
 			{Source: "inner", Destination: "orders", DestinationType: "queue"},
 		}, policies, nil)
+}
+
+// A message reaches an alternate exchange through the exchange that has the alternate, so the route of that exchange changes, too.
+func TestRoutesFollowAlternates(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		byArgument, byPolicy bool
+		change               func(*Snapshot)
+		want                 []string
+	}{
+		"argument: a binding after the alternate": {
+			byArgument: true, change: func(s *Snapshot) { delete(s.BindingsFrom, "rest") }, want: []string{"back", "rest"},
+		},
+		"policy: a binding after the alternate": {
+			byPolicy: true, change: func(s *Snapshot) { delete(s.BindingsFrom, "rest") }, want: []string{"back", "rest"},
+		},
+		"neither: a binding after the alternate": {
+			change: func(s *Snapshot) { delete(s.BindingsFrom, "rest") }, want: []string{"rest"},
+		},
+		"policy: cleared": {byPolicy: true, change: func(s *Snapshot) { s.Policies = nil }, want: []string{"back"}},
+		"policy: another alternate": {byPolicy: true, change: func(s *Snapshot) {
+			s.Policies[0].Definition = vhost.Arguments{vhost.ArgAlternateExchange: "inner"}
+		}, want: []string{"back"}},
+		"policy: another priority":                  {byPolicy: true, change: func(s *Snapshot) { s.Policies[0].Priority = 1 }},
+		"policy below an argument: cleared":         {byArgument: true, byPolicy: true, change: func(s *Snapshot) { s.Policies = nil }},
+		"policy: the alternate exchange is missing": {byPolicy: true, change: func(s *Snapshot) { delete(s.exchanges, "rest") }, want: []string{"back", "rest"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			after := alternating(test.byArgument, test.byPolicy)
+			test.change(after)
+			for _, sides := range [][2]*Snapshot{{alternating(test.byArgument, test.byPolicy), after}, {after, alternating(test.byArgument, test.byPolicy)}} {
+				if difference := cmp.Diff(test.want, Changes(sides[0], sides[1]).Routes, cmpopts.EquateEmpty()); difference != "" {
+					t.Errorf("wanted (-), routes (+):\n%s", difference)
+				}
+			}
+		})
+	}
+}
+
+func TestUpstreamOfAnAlternate(t *testing.T) {
+	t.Parallel()
+	for name, s := range map[string]*Snapshot{"argument": alternating(true, false), "policy": alternating(false, true)} {
+		got := s.WithUpstream(Notice{Routes: []string{"inner"}}).Routes
+		if difference := cmp.Diff([]string{"back", "inner", "rest"}, got); difference != "" {
+			t.Errorf("%s: wanted (-), routes (+):\n%s", name, difference)
+		}
+	}
 }
 
 // The patterns of policies can take long, so a route gets the alternates, and a refresh keeps them until such a policy changes.

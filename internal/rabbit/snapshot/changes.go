@@ -15,6 +15,7 @@ func Changes(old, fresh *Snapshot) Notice {
 	Differing(old.exchanges, fresh.exchanges, sameExchange, exchanges)
 	Differing(old.BindingsFrom, fresh.BindingsFrom, sameBindings, routes)
 	maps.Copy(routes, exchanges)
+	differingAlternates(old, fresh, routes)
 	upstream(routes, old, fresh)
 	changed := slices.Concat(changedPolicies(old.Policies, fresh.Policies), changedPolicies(old.left, fresh.left))
 	for _, policy := range changed {
@@ -74,8 +75,8 @@ func onlyIn(s, other *Snapshot) (ids []vhost.ID) {
 }
 
 // Concerning lists the objects that a change of one object may concern, except exchanges that lead to the object only through other
-// exchanges; see WithUpstream. Call it for a deletion before the deletion is applied, while the snapshot still has the object's
-// bindings, and for a creation after it is applied.
+// exchanges or as their alternate; see WithUpstream. Call it for a deletion before the deletion is applied, while the snapshot still has
+// the object's bindings, and for a creation after it is applied.
 func (s *Snapshot) Concerning(id vhost.ID) Notice {
 	queues, exchanges, routes := map[string]bool{}, map[string]bool{}, map[string]bool{}
 	switch id.Kind {
@@ -91,7 +92,7 @@ func (s *Snapshot) Concerning(id vhost.ID) Notice {
 				queues[binding.Destination] = true
 			}
 		}
-		upstream(routes, s)
+		addLeading(routes, s.addBound)
 	case vhost.KindBinding:
 		queues[id.Destination], routes[id.Source] = true, true
 	}
@@ -115,20 +116,34 @@ func newNotice(queues, exchanges, routes map[string]bool) Notice {
 	}
 }
 
-// upstream adds to the set all exchanges that lead to one of its exchanges through bindings between exchanges.
+// upstream adds to the set all exchanges that lead to one of its exchanges through bindings between exchanges or as alternates.
 func upstream(set map[string]bool, snapshots ...*Snapshot) {
 	if len(set) == 0 {
 		return
 	}
-	sources := map[string][]string{}
+	var ways []func(map[string][]string)
 	for _, s := range snapshots {
-		for source, bindings := range s.BindingsFrom {
-			for _, binding := range bindings {
-				if binding.ToExchange {
-					sources[binding.Destination] = append(sources[binding.Destination], source)
-				}
+		ways = append(ways, s.addBound, s.addAlternating)
+	}
+	addLeading(set, ways...)
+}
+
+// addBound adds each exchange that is the source of a binding to the sources of the exchange that is bound.
+func (s *Snapshot) addBound(sources map[string][]string) {
+	for source, bindings := range s.BindingsFrom {
+		for _, binding := range bindings {
+			if binding.ToExchange {
+				sources[binding.Destination] = append(sources[binding.Destination], source)
 			}
 		}
+	}
+}
+
+// addLeading adds to the set all exchanges that lead to one of its exchanges. Each of ways adds the sources of exchanges.
+func addLeading(set map[string]bool, ways ...func(sources map[string][]string)) {
+	sources := map[string][]string{}
+	for _, add := range ways {
+		add(sources)
 	}
 	for source := range vhost.Reach(slices.Collect(maps.Keys(set)), func(name string) []string { return sources[name] }) {
 		set[source] = true

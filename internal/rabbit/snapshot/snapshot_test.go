@@ -47,6 +47,11 @@ func TestDiff(t *testing.T) {
 	t.Parallel()
 	all := []string{"q", "r"}
 	both := []string{"x", "y"} // exchanges that lead to each other
+	alternate := func(pattern string) vhost.Policy {
+		return vhost.Policy{
+			Name: "e", Pattern: vhost.ReadPattern(pattern), ApplyTo: "exchanges", Definition: vhost.Arguments{vhost.ArgAlternateExchange: "none"},
+		}
+	}
 	cases := map[string]struct {
 		change                    func(*Snapshot)
 		queues, exchanges, routes []string
@@ -80,6 +85,8 @@ func TestDiff(t *testing.T) {
 		"exchanges' policy": {func(s *Snapshot) {
 			s.Policies = append(s.Policies, vhost.Policy{Name: "e", Pattern: vhost.ReadPattern(".*"), ApplyTo: "exchanges"})
 		}, nil, nil, nil},
+		"alternate exchange by a policy": {func(s *Snapshot) { s.Policies = append(s.Policies, alternate("^amq")) }, nil, nil, []string{"amq.topic"}},
+		"alternate exchange of none":     {func(s *Snapshot) { s.Policies = append(s.Policies, alternate("^other")) }, nil, nil, nil},
 		"fence": {func(s *Snapshot) {
 			s.Fences = append(s.Fences, vhost.Policy{Name: "warren-fence-1-ABCDEF:a:q", Pattern: vhost.ReadPattern("^q"), ApplyTo: "queues"})
 		}, nil, nil, nil},
