@@ -394,7 +394,7 @@ func TestADestinationThatIsTooBusyToCount(t *testing.T) {
 			name := string(append([]byte{byte(len(destination))}, destination...)) // as AMQP encodes it
 			isAnswer := f.FromBroker && f.Method == amqpmethod.QueueDeclareOK && strings.HasPrefix(string(f.Arguments), name)
 			if isAnswer && stalled.Add(1) <= 2 {
-				time.Sleep(3 * time.Second) // a busy machine also delays the answers that it is compared with
+				time.Sleep(3 * time.Second)    // a busy machine also delays the answers that it is compared with
 				clear(f.Arguments[len(name):]) // messages and consumers
 			}
 			return netfault.Pass
