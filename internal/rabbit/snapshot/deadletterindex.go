@@ -15,11 +15,10 @@ type deadLetterIndex struct {
 	building sync.Mutex // serializes concurrent readers; a change of the snapshot excludes all readers
 	built    bool
 
-	policies    []vhost.Policy                     // policies that set a dead-letter exchange or routing key
-	routes      map[string][]vhost.DeadLetterRoute // by queue
-	sources     map[deadLetterTarget][]string      // names of queues, sorted: thousands of queues may share a target
-	keyed       map[keyedTarget][]string           // the same queues, sorted, by exchange and routing key
-	alternating []vhost.Policy                     // policies that set an alternate exchange
+	policies []vhost.Policy                     // policies that set a dead-letter exchange or routing key
+	routes   map[string][]vhost.DeadLetterRoute // by queue
+	sources  map[deadLetterTarget][]string      // names of queues, sorted: thousands of queues may share a target
+	keyed    map[keyedTarget][]string           // the same queues, sorted, by exchange and routing key
 	// forwarding are the exchanges that are the source of a binding to another exchange.
 	forwarding map[string]bool
 	// alternates are the exchanges that may have alternate exchanges, with these.
@@ -59,7 +58,7 @@ func (s *Snapshot) index() *deadLetterIndex {
 		return index
 	}
 	index.built = true
-	index.policies, index.alternating = deadLetterPolicies(s.Policies), vhost.AlternatePolicies(s.Policies)
+	index.policies = deadLetterPolicies(s.Policies)
 	index.routes, index.sources = map[string][]vhost.DeadLetterRoute{}, map[deadLetterTarget][]string{}
 	index.keyed = map[keyedTarget][]string{}
 	index.forwarding, index.alternates = map[string]bool{}, s.allAlternates()
@@ -110,12 +109,12 @@ func dropName[target comparable](names map[target][]string, from target, name st
 	}
 }
 
-func (i *deadLetterIndex) addExchange(name string, exchange vhost.Exchange) {
-	if !i.built {
+func (s *Snapshot) indexExchange(name string) {
+	if !s.deadLetters.built {
 		return
 	}
-	if alternates := exchange.Alternates(name, i.alternating); len(alternates) > 0 {
-		i.alternates[name] = alternates
+	if alternates := s.alternatesOf(name); len(alternates) > 0 {
+		s.deadLetters.alternates[name] = alternates
 	}
 }
 

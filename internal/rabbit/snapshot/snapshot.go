@@ -51,7 +51,7 @@ func (s *Snapshot) PutExchange(name string, exchange vhost.Exchange) bool {
 		return false
 	}
 	s.exchanges[name] = exchange
-	s.deadLetters.addExchange(name, exchange)
+	s.indexExchange(name)
 	return true
 }
 
