@@ -290,6 +290,15 @@ func TestSlowFailureIsRepeatedSoon(t *testing.T) {
 	}
 }
 
+func refreshesOften(t *testing.T, connection *rabbittest.Connection) {
+	t.Helper()
+	for range 5 {
+		if err := connection.Refresh(t.Context()); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
 // A list of connections that cannot be read does not fail refreshes, and is not read again with each of them.
 func TestConnectionsAreNotListedAgainSoonAfterAFailure(t *testing.T) {
 	t.Parallel()
@@ -299,11 +308,7 @@ func TestConnectionsAreNotListedAgainSoonAfterAFailure(t *testing.T) {
 		asked.Add(1)
 		hostile.Huge(management.Mebibyte, "[", owner, ",[")(w, r)
 	}))
-	for range 5 {
-		if err := connection.Refresh(t.Context()); err != nil {
-			t.Error(err)
-		}
-	}
+	refreshesOften(t, connection)
 	if asked.Load() != 1 {
 		t.Errorf("the connections were listed %d times", asked.Load())
 	}
@@ -327,11 +332,7 @@ func TestMessagesAreNotCountedAgainSoonAfterASlowCount(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(connection.Close)
-	for range 5 {
-		if err := connection.Refresh(t.Context()); err != nil {
-			t.Error(err)
-		}
-	}
+	refreshesOften(t, connection)
 	if asked.Load() != 1 {
 		t.Errorf("the messages were counted %d times", asked.Load())
 	}
