@@ -178,9 +178,15 @@ func (p *pass) countOthers(ctx context.Context) error {
 		if err != nil {
 			return p.Errs.OfOperation(err)
 		}
+		wasBusy, err := p.wasBusy(declared)
+		if err != nil {
+			return p.Errs.OfOperation(err)
+		}
 		own := p.intake.consumers()
-		p.others = max(0, declared.Consumers-own)
-		isKnown := p.others == 0 && (own == 0 || !isUncounted(declared))
+		if !wasBusy {
+			p.others = max(0, declared.Consumers-own)
+		}
+		isKnown := !wasBusy && p.others == 0 && (own == 0 || !isUncounted(declared))
 		now := time.Now()
 		if browsed || p.isPaused() {
 			until = now.Add(endLimit)

@@ -3,6 +3,8 @@ package mover
 import (
 	"fmt"
 	"time"
+
+	amqp "github.com/rabbitmq/amqp091-go"
 )
 
 func (p *pass) watchesDepth() bool {
@@ -51,13 +53,11 @@ func (p *pass) depth() (ready int, exists, counted bool, err error) {
 		}
 		exists = exists || found && queue == p.Destination
 		ready += declared.Messages
-		if found && isUncounted(declared) && p.took >= stallMargin {
-			isStalled, err := p.wasStalled()
-			if err != nil {
-				return 0, false, false, err
-			}
-			counted = counted && !isStalled
+		wasBusy, err := p.wasBusy(declared)
+		if err != nil {
+			return 0, false, false, err
 		}
+		counted = counted && !(found && wasBusy)
 	}
 	return ready, exists, counted, nil
 }
@@ -65,10 +65,13 @@ func (p *pass) depth() (ready int, exists, counted bool, err error) {
 // A quorum queue that is too busy to count answers at least this much later: RabbitMQ 4.3.6 waits 250 ms for the count.
 const stallMargin = 200 * time.Millisecond
 
-// wasStalled reports whether the queue delayed the last answer. To exclude a distant broker, wasStalled first times basic.qos, which
-// involves no queue.
-func (p *pass) wasStalled() (bool, error) {
+// wasBusy reports whether a queue was too busy to count, when it gave the last answer. To exclude a distant broker, wasBusy times
+// basic.qos, which involves no queue.
+func (p *pass) wasBusy(answer amqp.Queue) (bool, error) {
 	took := p.took
+	if !isUncounted(answer) || took < stallMargin {
+		return false, nil
+	}
 	err := withinLimit(p.connection, func() error {
 		asked := time.Now()
 		defer p.recordAnswer(asked)

@@ -228,6 +228,27 @@ func TestAMoveReportsOtherConsumers(t *testing.T) {
 	})
 }
 
+// A quorum queue that is too busy to count its consumers reports none.
+func TestAMoveReportsOtherConsumersOfABusyQueue(t *testing.T) {
+	each(t, func(t *testing.T, vh *brokers.VHost) {
+		vh.Publish("", source, bodies(4)...)
+		holding(t, vh, source, 4)
+		vh.Publish("", source, bodies(4)...)
+		var canceled, stalled atomic.Bool
+		uri := busy(t, vh, source, func() bool { return canceled.Load() && stalled.CompareAndSwap(false, true) })
+		watched := netfault.NewFrameProxy(t, uri, func(f netfault.Frame) netfault.Verdict {
+			if f.Method == amqpmethod.BasicCancelOK {
+				canceled.Store(true)
+			}
+			return netfault.Pass
+		})
+		progress, err := start(t, vh, func(c *Config) { c.Dial = dialer(t, vh, watched.URI) }).Wait()
+		topologytest.Equal(t, "error", nil, err)
+		topologytest.Equal(t, "a count failed", true, stalled.Load())
+		topologytest.Equal(t, "consumers", 1, progress.Consumers)
+	})
+}
+
 // A browse beside a move pauses the move, and returns its messages.
 func TestAMoveReportsNoBrowseBesideIt(t *testing.T) {
 	each(t, func(t *testing.T, vh *brokers.VHost) {
@@ -389,18 +410,10 @@ func TestADestinationThatIsTooBusyToCount(t *testing.T) {
 	each(t, func(t *testing.T, vh *brokers.VHost) {
 		vh.Publish("", destination, bodies(10)...)
 		vh.Publish("", source, bodies(100)...)
-		var stalled atomic.Int32
-		proxy := netfault.NewFrameProxy(t, vh.Broker.AMQPURI, func(f netfault.Frame) netfault.Verdict {
-			name := string(append([]byte{byte(len(destination))}, destination...)) // as AMQP encodes it
-			isAnswer := f.FromBroker && f.Method == amqpmethod.QueueDeclareOK && strings.HasPrefix(string(f.Arguments), name)
-			if isAnswer && stalled.Add(1) <= 2 {
-				time.Sleep(3 * time.Second)    // a busy machine also delays the answers that it is compared with
-				clear(f.Arguments[len(name):]) // messages and consumers
-			}
-			return netfault.Pass
-		})
+		var answers atomic.Int32
+		uri := busy(t, vh, destination, func() bool { return answers.Add(1) <= 3 })
 		running := start(t, vh, func(c *Config) {
-			c.Dial, c.Settings = dialer(t, vh, proxy.URI), func() Settings { return Settings{MaxDepth: 10} }
+			c.Dial, c.Settings = dialer(t, vh, uri), func() Settings { return Settings{MaxDepth: 10} }
 		})
 		running.awaits(DestinationBusy)
 		topologytest.Equal(t, "moved", 0, running.Progress().Moved)

@@ -19,8 +19,10 @@ import (
 	"github.com/warren-mq/warren/consumer/contract"
 	"github.com/warren-mq/warren/internal/rabbit/amqpconn"
 	"github.com/warren-mq/warren/internal/rabbit/brokererr"
+	"github.com/warren-mq/warren/test/amqpmethod"
 	"github.com/warren-mq/warren/test/brokers"
 	"github.com/warren-mq/warren/test/deadline"
+	"github.com/warren-mq/warren/test/netfault"
 )
 
 // within is the timeout on a loaded machine for effects that are otherwise immediate.
@@ -272,6 +274,19 @@ func holding(t *testing.T, vh *brokers.VHost, queue string, count int) (release 
 		<-messages
 	}
 	return closeConnection
+}
+
+// busy returns the URI of a proxy. Through it, a queue that is busy answers passive declarations late, with neither messages nor consumers.
+func busy(t *testing.T, vh *brokers.VHost, queue string, isBusy func() bool) (uri string) {
+	t.Helper()
+	name := string(append([]byte{byte(len(queue))}, queue...)) // as AMQP encodes it
+	return netfault.NewFrameProxy(t, vh.Broker.AMQPURI, func(f netfault.Frame) netfault.Verdict {
+		if f.FromBroker && f.Method == amqpmethod.QueueDeclareOK && strings.HasPrefix(string(f.Arguments), name) && isBusy() {
+			time.Sleep(time.Second)
+			clear(f.Arguments[len(name):]) // messages and consumers
+		}
+		return netfault.Pass
+	}).URI
 }
 
 // redeliver takes messages and returns them.
