@@ -33,6 +33,7 @@ func ignoresPause(t *trial) {
 	t.writeContract()
 	if !t.until(paused+margin, func() bool { return len(t.missing()) == 0 }) {
 		t.addMistake("the program has not handled all messages %s after the pause ended", paused+margin)
+		return
 	}
 	t.expectRepeated(0)
 

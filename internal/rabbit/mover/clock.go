@@ -174,11 +174,11 @@ func (p *pass) countOthers(ctx context.Context) error {
 	}
 	for ctx.Err() == nil {
 		browsed := p.isPaused()
-		declared, _, err := p.declared(p.Queue)
+		declared, exists, err := p.declared(p.Queue)
 		if err != nil {
 			return p.Errs.OfOperation(err)
 		}
-		wasBusy, err := p.wasBusy(declared)
+		wasBusy, err := p.wasBusy(declared, exists)
 		if err != nil {
 			return p.Errs.OfOperation(err)
 		}
@@ -188,7 +188,7 @@ func (p *pass) countOthers(ctx context.Context) error {
 		}
 		isKnown := !wasBusy && p.others == 0 && (own == 0 || !isUncounted(declared))
 		now := time.Now()
-		if browsed || p.isPaused() {
+		if browsed || p.isPaused() || wasBusy {
 			until = now.Add(endLimit)
 		}
 		if isKnown || now.After(until) || now.After(holdUntil) {

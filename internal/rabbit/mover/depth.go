@@ -53,11 +53,11 @@ func (p *pass) depth() (ready int, exists, counted bool, err error) {
 		}
 		exists = exists || found && queue == p.Destination
 		ready += declared.Messages
-		wasBusy, err := p.wasBusy(declared)
+		wasBusy, err := p.wasBusy(declared, found)
 		if err != nil {
 			return 0, false, false, err
 		}
-		counted = counted && !(found && wasBusy)
+		counted = counted && !wasBusy
 	}
 	return ready, exists, counted, nil
 }
@@ -65,11 +65,11 @@ func (p *pass) depth() (ready int, exists, counted bool, err error) {
 // A quorum queue that is too busy to count answers at least this much later: RabbitMQ 4.3.6 waits 250 ms for the count.
 const stallMargin = 200 * time.Millisecond
 
-// wasBusy reports whether a queue was too busy to count, when it gave the last answer. To exclude a distant broker, wasBusy times
-// basic.qos, which involves no queue.
-func (p *pass) wasBusy(answer amqp.Queue) (bool, error) {
+// wasBusy reports whether the queue that gave the last answer was too busy to count. To exclude a distant broker, wasBusy times basic.qos,
+// which involves no queue.
+func (p *pass) wasBusy(answer amqp.Queue, exists bool) (bool, error) {
 	took := p.took
-	if !isUncounted(answer) || took < stallMargin {
+	if !exists || !isUncounted(answer) || took < stallMargin {
 		return false, nil
 	}
 	err := withinLimit(p.connection, func() error {

@@ -411,7 +411,7 @@ func TestADestinationThatIsTooBusyToCount(t *testing.T) {
 		vh.Publish("", destination, bodies(10)...)
 		vh.Publish("", source, bodies(100)...)
 		var answers atomic.Int32
-		uri := busy(t, vh, destination, func() bool { return answers.Add(1) <= 3 })
+		uri := busy(t, vh, destination, func() bool { return answers.Add(1) <= 2 })
 		running := start(t, vh, func(c *Config) {
 			c.Dial, c.Settings = dialer(t, vh, uri), func() Settings { return Settings{MaxDepth: 10} }
 		})
@@ -421,6 +421,28 @@ func TestADestinationThatIsTooBusyToCount(t *testing.T) {
 		_, err := running.Wait()
 		topologytest.Equal(t, "error", nil, err)
 		holds(t, vh, destination, 10)
+	})
+}
+
+// RabbitMQ closes the channel on which it was asked for a missing queue, possibly late.
+func TestDestinationIsMissingAtADistantBroker(t *testing.T) {
+	each(t, func(t *testing.T, vh *brokers.VHost) {
+		vh.Publish("", source, bodies(10)...)
+		vh.DeleteQueue(destination)
+		late := netfault.NewFrameProxy(t, vh.Broker.AMQPURI, func(f netfault.Frame) netfault.Verdict {
+			if f.FromBroker && f.Method == amqpmethod.ChannelClose {
+				time.Sleep(2 * stallMargin)
+			}
+			return netfault.Pass
+		})
+		running := start(t, vh, func(c *Config) {
+			c.Dial, c.Settings = dialer(t, vh, late.URI), func() Settings { return Settings{MaxDepth: 10} }
+		})
+		running.awaits(DestinationMissing)
+		vh.DeclareQueue(destination, quorum(vh, nil))
+		progress, err := running.Wait()
+		topologytest.Equal(t, "error", nil, err)
+		topologytest.Equal(t, "moved", 10, progress.Moved)
 	})
 }
 

@@ -282,7 +282,7 @@ func busy(t *testing.T, vh *brokers.VHost, queue string, isBusy func() bool) (ur
 	name := string(append([]byte{byte(len(queue))}, queue...)) // as AMQP encodes it
 	return netfault.NewFrameProxy(t, vh.Broker.AMQPURI, func(f netfault.Frame) netfault.Verdict {
 		if f.FromBroker && f.Method == amqpmethod.QueueDeclareOK && strings.HasPrefix(string(f.Arguments), name) && isBusy() {
-			time.Sleep(time.Second)
+			time.Sleep(3 * time.Second)    // a busy machine also delays the answers that it is compared with
 			clear(f.Arguments[len(name):]) // messages and consumers
 		}
 		return netfault.Pass
