@@ -156,7 +156,7 @@ func TestFaultsAreFound(t *testing.T) {
 		opensWithoutDelay:      {pitfall: "forbidden-loops"},
 		newIDs:                 {pitfall: "new-copy-ids"},
 		copiesTwice:            {pitfall: "two-channels"},
-		rejectsUnconfirmed:     {pitfall: "two-channels", mistake: "did not publish a copy again"},
+		rejectsUnconfirmed:     {pitfall: "two-channels", mistake: "did not publish again"},
 		noGuard:                {pitfall: "no-crash-guard"},
 		holdsForever:           {pitfall: "holds-too-long"},
 		blocksConnection:       {pitfall: "blocks-heartbeats"},
