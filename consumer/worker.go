@@ -66,15 +66,6 @@ func (w *worker) receive() bool {
 	if s.settings.batch != nil {
 		return w.receiveBatch()
 	}
-	if s.isStopped() {
-		return false
-	}
-	select { // with one case, which takes half the time of two
-	case next := <-s.inbox:
-		w.keep(next)
-		return true
-	default:
-	}
 	select {
 	case <-s.stopped:
 		return false
