@@ -221,6 +221,7 @@ func (w *worker) handleBatch(began time.Time) {
 		}
 		close(run.done)
 		running.Wait()
+		w.timer.Stop()
 		w.current.Store(nil)
 		h.cancel(nil)
 		s.conclude(h, ends...)

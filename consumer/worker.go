@@ -19,12 +19,86 @@ type worker struct {
 	current   atomic.Pointer[handlerContext]
 
 	ctx   context.Context // parent of the handler contexts, so that they do not contend for the lock of the session's context
-	timer *time.Timer     // calls expire
-	armed atomic.Bool     // the timer will call expire
+	timer *time.Timer     // ends the current context at its deadline
 
 	arrived []arrival    // for the next call of the handler
 	ready   []*Delivery  // those of arrived that the handler gets
 	waiting atomic.Int64 // how many of them wait for that call
+}
+
+// handlerContext is the context of a handler for one message or one batch. One timer per worker and three allocations per call cost
+// less than context.WithDeadlineCause.
+type handlerContext struct {
+	context.Context
+
+	cancel   context.CancelCauseFunc
+	began    time.Time // when the worker received the messages
+	deadline time.Time
+	delivery *Delivery
+	others   []*Delivery // further messages of a batch
+	stopped  <-chan struct{}
+	ended    time.Time   // when reportStuck first saw the ended context; never after the deadline
+	stuck    atomic.Bool // set when it was reported
+	settled  atomic.Bool // set by the goroutine that settles the messages, see claim
+}
+
+// claim reports whether the caller must settle the messages of the handler. It returns true only once: a handler may return at the moment
+// at which settleStuck gives it up.
+func (h *handlerContext) claim() bool { return h.settled.CompareAndSwap(false, true) }
+
+// deliveries returns all deliveries that the handler was called with.
+func (h *handlerContext) deliveries() []*Delivery {
+	return append([]*Delivery{h.delivery}, h.others...)
+}
+
+// Deadline returns when the handler times out.
+func (h *handlerContext) Deadline() (time.Time, bool) { return h.deadline, true }
+
+// Err returns context.DeadlineExceeded after the deadline, as context.WithDeadline does. A context that is derived from this one returns
+// context.Canceled, because it copies the error of the context inside. Its cause is ErrTimeout, too.
+func (h *handlerContext) Err() error {
+	err := h.Context.Err()
+	if err != nil && errors.Is(context.Cause(h.Context), ErrTimeout) {
+		return context.DeadlineExceeded
+	}
+	return err
+}
+
+type drainingKey struct{}
+
+// Value returns the channel of Draining, or the value of the parent.
+func (h *handlerContext) Value(key any) any {
+	if key == (drainingKey{}) {
+		return h.stopped
+	}
+	return h.Context.Value(key)
+}
+
+// Draining returns a channel that is closed when the consumer starts no further message: it drains, or has lost its connection. ctx is the
+// context of a handler. A long handler can then save its progress and return before the drain timeout. For any other context the channel is
+// nil, and is never closed.
+func Draining(ctx context.Context) <-chan struct{} {
+	stopped, _ := ctx.Value(drainingKey{}).(<-chan struct{})
+	return stopped
+}
+
+// start creates the context for a message, or for several messages of a batch.
+func (w *worker) start(began time.Time, d *Delivery, others ...*Delivery) *handlerContext {
+	timeout := w.session.settings.timeout
+	h := &handlerContext{began: began, delivery: d, others: others, deadline: time.Now().Add(timeout), stopped: w.session.stopped}
+	h.Context, h.cancel = context.WithCancelCause(w.ctx)
+	w.current.Store(h)
+	w.waiting.Store(0)
+	w.timer.Reset(timeout)
+	return h
+}
+
+// expire cancels the current context if its deadline has passed. The timer may fire late, when the next message is already being
+// handled.
+func (w *worker) expire() {
+	if h := w.current.Load(); h != nil && !time.Now().Before(h.deadline) {
+		h.cancel(ErrTimeout)
+	}
 }
 
 // run handles deliveries until the session stops. If a handler ends the goroutine, as testing.T.FailNow does, another worker
@@ -44,7 +118,6 @@ func (w *worker) run() {
 	s.consumer.workers.add(w)
 	defer func() {
 		s.consumer.workers.remove(w)
-		w.timer.Stop()
 		cancel()
 		<-s.slots
 		if !over {
@@ -210,6 +283,7 @@ func (w *worker) handle(d *Delivery, began time.Time) {
 	var failure error
 	returned := false
 	defer func() {
+		w.timer.Stop()
 		w.current.Store(nil)
 		defer h.cancel(nil) // after outcomeOf, which reads the cause
 		if returned {
