@@ -69,12 +69,10 @@ func (r *Recreator) Check(ctx context.Context, rec Recreation) error {
 // checkQueue refuses queues that cannot be recreated. A nil info means that the queue does not exist: the recreation declares it.
 func (r *Recreator) checkQueue(rec Recreation, info *management.QueueInfo, policies []vhost.Policy) error {
 	name := rec.Queue.Name
-	known, exists := vhost.Queue{}, false
-	r.observer.View(func(s *snapshot.Snapshot) { known, exists = s.Queues[name] })
 	switch {
 	case info == nil:
 		return nil
-	case info.Type != vhost.TypeQuorum, exists && (!known.Durable || known.AutoDelete || known.Exclusive):
+	case info.Type != vhost.TypeQuorum: // RabbitMQ has no other quorum queues than durable ones (3.10, 4.0, 4.3)
 		return refuse(UnsupportedQueue, "only durable quorum queues are recreated; delete queue %q by hand", name)
 	case info.Leader == "", info.State != "running" && info.State != "live": // live on 3.10
 		return refuse(QueueUnavailable, "queue %q has no leader or no majority of its members", name)
