@@ -225,6 +225,11 @@ func (r *RecreationStatus) IsUnderWay() bool {
 	return r != nil && r.Phase != "" && r.Phase != RecreationWaiting
 }
 
+// MayBeAborted reports whether an abort still has an effect. It has none once the queue may have been deleted, or gets its messages back.
+func (r *RecreationStatus) MayBeAborted() bool {
+	return r != nil && !r.DeleteSent && r.Phase != RecreationGivingBack
+}
+
 // RecordedBinding is a binding that the queue had when its recreation began.
 type RecordedBinding struct {
 	// source is the exchange that the binding gets messages from.

@@ -110,7 +110,7 @@ func phaseAfter(phase v1alpha1.RecreationPhase, withoutHold bool) v1alpha1.Recre
 
 // BackOut makes a recreation under way restore the old queue, unless a delete may have been sent.
 func BackOut(status v1alpha1.RecreationStatus, reason, message string) v1alpha1.RecreationStatus {
-	if status.DeleteSent || status.Phase == v1alpha1.RecreationGivingBack || !status.IsUnderWay() {
+	if !status.IsUnderWay() || !status.MayBeAborted() {
 		return status
 	}
 	status.Phase, status.BackOutReason, status.BackOutMessage = v1alpha1.RecreationGivingBack, reason, message

@@ -71,7 +71,7 @@ func unfinished(job jobs.Job) Result {
 
 func recreating(cq *v1alpha1.ConsumerQueue) Result {
 	remedy := "Wait until the recreation ends"
-	if !cq.Status.Recreation.DeleteSent { // otherwise it can no longer be aborted
+	if cq.Status.Recreation.MayBeAborted() {
 		remedy += fmt.Sprintf(", or abort it:\n  kubectl warren abort %s --namespace %s", cq.Name, cq.Namespace)
 	}
 	return Result{

@@ -91,6 +91,16 @@ func TestUninstall(t *testing.T) {
 				"Wait until the recreation ends",
 			}},
 		},
+		"a recreation that is being backed out": {
+			nil, queue("Retain", func(cq *v1alpha1.ConsumerQueue) {
+				cq.Finalizers, cq.Status.Recreation = nil, &v1alpha1.RecreationStatus{Phase: v1alpha1.RecreationGivingBack}
+			}), nil,
+			[]Result{{
+				Failed, "recreations", "ConsumerQueue shop/orders",
+				"its queue is being recreated (phase GivingBack). Without a manager, its messages and bindings stay at the hold queue",
+				"Wait until the recreation ends",
+			}},
+		},
 		"a recreation that has not begun": {
 			nil, queue("Retain", func(cq *v1alpha1.ConsumerQueue) {
 				cq.Finalizers, cq.Status.Recreation = nil, &v1alpha1.RecreationStatus{Phase: v1alpha1.RecreationWaiting}

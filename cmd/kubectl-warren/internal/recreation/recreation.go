@@ -72,7 +72,9 @@ func Abort(cq *v1alpha1.ConsumerQueue, id string) (string, error) {
 	case id != "" && id != now.ID:
 		return "", fmt.Errorf("%s: recreation %s is over, and recreation %s is planned or under way. Check that plan first",
 			named, id, now.ID)
-	case now.DeleteSent:
+	case now.BackOutReason != "":
+		return "", fmt.Errorf("%s: recreation %s is being backed out, and the old queue gets its messages and bindings back", named, now.ID)
+	case !now.MayBeAborted():
 		return "", fmt.Errorf("%s: the queue has been replaced, so recreation %s can no longer be aborted. To change the queue again, "+
 			"edit the spec", named, now.ID)
 	}

@@ -14,6 +14,10 @@ func TestApprovalAndAbort(t *testing.T) {
 	t.Parallel()
 	underWay := &v1alpha1.RecreationStatus{ID: "k3v9q2m7xa", Queue: "orders", Phase: v1alpha1.RecreationEmptying}
 	swapped := &v1alpha1.RecreationStatus{ID: "k3v9q2m7xa", Queue: "orders", Phase: v1alpha1.RecreationGivingBack, DeleteSent: true}
+	backsOut := &v1alpha1.RecreationStatus{
+		ID: "k3v9q2m7xa", Queue: "orders", Phase: v1alpha1.RecreationGivingBack, BackOutReason: v1alpha1.BackOutNotProven,
+	}
+	recovered := &v1alpha1.RecreationStatus{ID: "k3v9q2m7xa", Queue: "orders", Phase: v1alpha1.RecreationGivingBack}
 	waits := &v1alpha1.RecreationStatus{ID: "k3v9q2m7xa", Queue: "orders", Phase: v1alpha1.RecreationWaiting}
 	approvedAndBlocked := func(cq *v1alpha1.ConsumerQueue) {
 		cq.Annotations = map[string]string{v1alpha1.ApproveRecreationAnnotation: "sha256:6f1c"}
@@ -23,6 +27,8 @@ func TestApprovalAndAbort(t *testing.T) {
 		}}
 	}
 	abort := func(cq *v1alpha1.ConsumerQueue) (string, error) { return recreation.Abort(cq, "") }
+	const tooLate = "ConsumerQueue shop/orders: the queue has been replaced, so recreation k3v9q2m7xa can no longer be aborted. " +
+		"To change the queue again, edit the spec"
 	approve := func(cq *v1alpha1.ConsumerQueue) (string, error) { return recreation.Approve(cq, "") }
 	for name, test := range map[string]struct {
 		change func(cq *v1alpha1.ConsumerQueue)
@@ -75,10 +81,14 @@ func TestApprovalAndAbort(t *testing.T) {
 			say:    func(cq *v1alpha1.ConsumerQueue) (string, error) { return recreation.Abort(cq, "earlier") },
 			want:   "ConsumerQueue shop/orders: recreation earlier is over, and recreation k3v9q2m7xa is planned or under way. Check that plan first",
 		},
-		"abort too late": {
-			change: func(cq *v1alpha1.ConsumerQueue) { cq.Status.Recreation = swapped },
-			say:    abort, want: "ConsumerQueue shop/orders: the queue has been replaced, so recreation k3v9q2m7xa can no longer be aborted. " +
-				"To change the queue again, edit the spec",
+		"abort too late": {change: func(cq *v1alpha1.ConsumerQueue) { cq.Status.Recreation = swapped }, say: abort, want: tooLate},
+		"abort too late, after the status was lost": {
+			change: func(cq *v1alpha1.ConsumerQueue) { cq.Status.Recreation = recovered }, say: abort, want: tooLate,
+		},
+		"abort what is backed out": {
+			change: func(cq *v1alpha1.ConsumerQueue) { cq.Status.Recreation = backsOut },
+			say:    abort, want: "ConsumerQueue shop/orders: recreation k3v9q2m7xa is being backed out, and the old queue gets its messages " +
+				"and bindings back",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -582,6 +582,9 @@ func TestRecreationPage(t *testing.T) {
 	swapped := v1alpha1.RecreationStatus{
 		ID: "k3v9q2m7xa", Queue: "orders", Phase: v1alpha1.RecreationGivingBack, DeleteSent: true, ConsumersMayStart: true,
 	}
+	backsOut := v1alpha1.RecreationStatus{
+		ID: "k3v9q2m7xa", Queue: "orders", Phase: v1alpha1.RecreationGivingBack, BackOutReason: v1alpha1.BackOutNotProven,
+	}
 	over := v1alpha1.RecreationStatus{LastResult: &v1alpha1.RecreationResult{Queue: "orders", Result: v1alpha1.RecreationCompleted}}
 	for name, test := range map[string]struct {
 		cq    *v1alpha1.ConsumerQueue
@@ -613,6 +616,11 @@ func TestRecreationPage(t *testing.T) {
 		"abort too late": {
 			cq:    recreated(swapped, v1alpha1.ReasonRecreating, ""),
 			shows: []string{"Consumers may start", "the recreation can no longer be aborted"},
+			form:  url.Values{"do": {"abort"}, "id": {"k3v9q2m7xa"}}, code: http.StatusConflict,
+		},
+		"abort what is backed out": {
+			cq:    recreated(backsOut, v1alpha1.ReasonRecreating, ""),
+			shows: []string{"The recreation is being backed out"},
 			form:  url.Values{"do": {"abort"}, "id": {"k3v9q2m7xa"}}, code: http.StatusConflict,
 		},
 		"over": {

@@ -24,7 +24,7 @@ type recreationPage struct {
 }
 
 // MayAbort reports whether the recreation can be aborted, so that the old queue stays.
-func (p recreationPage) MayAbort() bool { return p.ID != "" && !p.DeleteSent }
+func (p recreationPage) MayAbort() bool { return p.ID != "" && p.MayBeAborted() }
 
 // Max returns how many messages the full progress bar stands for; zero if the phase moves none.
 func (p recreationPage) Max() int64 {

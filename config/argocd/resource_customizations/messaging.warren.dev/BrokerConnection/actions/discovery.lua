@@ -21,6 +21,7 @@ actions["resume"] = {["disabled"] = not suspended}
 if obj.kind == "ConsumerQueue" then
   local recreation = obj.status ~= nil and obj.status.recreation or {}
   actions["approve-recreation"] = {["disabled"] = not needsApproval}
-  actions["abort-recreation"] = {["disabled"] = recreation.id == nil or recreation.deleteSent == true}
+  local mayBeAborted = recreation.id ~= nil and recreation.deleteSent ~= true and recreation.phase ~= "GivingBack"
+  actions["abort-recreation"] = {["disabled"] = not mayBeAborted}
 end
 return actions
