@@ -33,10 +33,16 @@ func TestPlannedRecreation(t *testing.T) {
 		Message: `queue "orders" must be recreated: x-message-ttl is not set, should be 300000; user "warren" lacks the tag policymaker`,
 	})
 	migrate := planned(t, v1alpha1.RecreatePolicyMigrate)
+	waiting := planned(t, v1alpha1.RecreatePolicyMigrate)
+	meta.SetStatusCondition(&waiting.Status.Conditions, metav1.Condition{
+		Type: v1alpha1.ConditionRecreationRequired, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonWaitingForConsumers,
+		Message: `Warren recreates queue "orders" after its 2 consumers have stopped`,
+	})
 	for name, test := range map[string]struct{ cq, inCluster *v1alpha1.ConsumerQueue }{
 		"WhenEmpty": {whenEmpty, whenEmpty},
 		"Migrate":   {migrate, migrate},
 		"blocked":   {blocked, blocked},
+		"waiting":   {waiting, waiting},
 		"file":      {file, blocked}, // the next spec may be recreated
 	} {
 		t.Run(name, func(t *testing.T) {

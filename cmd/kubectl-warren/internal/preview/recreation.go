@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/warren-mq/warren/api/v1alpha1"
 	"github.com/warren-mq/warren/internal/topology"
@@ -47,9 +48,23 @@ func previewRecreation(
 	}
 	preview.PlanHash = cq.Status.PlanHash
 	required := meta.FindStatusCondition(cq.Status.Conditions, v1alpha1.ConditionRecreationRequired)
-	if required != nil && required.Reason == v1alpha1.ReasonRecreationBlocked && next.Refusal == "" { // only the manager sees the broker
-		refused := plan.Consequence{For: "refused", Text: required.Message}
-		preview.Consequences = slices.Insert(preview.Consequences, 0, refused)
+	if cause := whyNotBegun(required); cause != "" && next.Refusal == "" {
+		preview.Consequences = slices.Insert(preview.Consequences, 0, plan.Consequence{For: cause, Text: required.Message})
 	}
 	return preview
+}
+
+// whyNotBegun returns whether a recreation is refused or waiting, as the manager reports it; empty if neither. Only the manager sees the
+// broker.
+func whyNotBegun(required *metav1.Condition) string {
+	if required == nil {
+		return ""
+	}
+	switch required.Reason {
+	case v1alpha1.ReasonRecreationBlocked:
+		return "refused"
+	case v1alpha1.ReasonRecreationPending, v1alpha1.ReasonWaitingForConsumers, v1alpha1.ReasonWaitingUntilEmpty:
+		return "waiting"
+	}
+	return ""
 }
