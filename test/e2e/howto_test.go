@@ -93,6 +93,19 @@ var _ = Describe("The how-to", Extended, func() {
 		w.Ready("orders")
 	})
 
+	It("on a TTL recreates a queue without consumers with the same commands", func() {
+		w := newWorld(newest)
+		kube.Kubectl("create", "deployment", "orders-consumer", "--image=none", "--namespace="+w.Namespace)
+		page := w.follow("change-a-ttl.md", "Three commands")
+		page.given("orders", oneHour)
+		page.step()
+		page.step()
+		Expect(w.argument("orders", "x-message-ttl")).To(BeEquivalentTo(600000))
+		page.step()
+		page.end()
+		w.Ready("orders")
+	})
+
 	It("on a TTL recreates the queue while publishers pause, without losing a message", func() {
 		w := newWorld(newest)
 		for _, name := range []string{"orders-publisher", "orders-consumer"} {
