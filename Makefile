@@ -115,7 +115,8 @@ chaos-pairs: ## Start two users of dead letters at random moments, in WARREN_PAI
 .PHONY: chaos-recreate
 chaos-recreate: ## Count the messages that recreations lose and repeat while managers and nodes are killed under load; WARREN_CHAOS_SETUPS="3.10 4.0 4.3 4.3x3".
 	WARREN_CHAOS_MESSAGES=$${WARREN_CHAOS_MESSAGES:-250000} WARREN_CHAOS_RATE=$${WARREN_CHAOS_RATE:-2000} \
-		WARREN_CHAOS_KILLS=$${WARREN_CHAOS_KILLS:-50} hack/with-parts.sh apiserver newest manager -- \
+		WARREN_CHAOS_PAST=$${WARREN_CHAOS_PAST:-20} WARREN_CHAOS_KILLS=$${WARREN_CHAOS_KILLS:-50} \
+		hack/with-parts.sh apiserver newest manager -- \
 		go test -count=1 -timeout=12h ./test/faults -run='^TestFaults$$' -ginkgo.timeout=12h -ginkgo.label-filter='recreate && !bench' -v $(TESTFLAGS)
 
 .PHONY: chaos-redrive
