@@ -37,15 +37,15 @@ type shape struct {
 func BenchmarkConsumer(b *testing.B) {
 	for name, s := range map[string]shape{
 		"prefetch 1":                      {messages: 5000, prefetch: 1, concurrency: 1, body: 100},
-		"prefetch 10, concurrency 8":      {messages: 5000, prefetch: 10, concurrency: 8, body: 100},
-		"prefetch 20, concurrency 10":     {messages: 10000, prefetch: 20, concurrency: 10, body: 100},
-		"prefetch 100, concurrency 1":     {messages: 10000, prefetch: 100, concurrency: 1, body: 100},
-		"prefetch 100, concurrency 8":     {messages: 20000, prefetch: 100, concurrency: 8, body: 100},
-		"prefetch 1000, concurrency 1":    {messages: 20000, prefetch: 1000, concurrency: 1, body: 100},
-		"prefetch 1000, concurrency 8":    {messages: 20000, prefetch: 1000, concurrency: 8, body: 100},
-		"prefetch 100, bodies of 1 kB":    {messages: 10000, prefetch: 100, concurrency: 8, body: 1000},
-		"prefetch 100, all messages fail": {messages: 3000, prefetch: 100, concurrency: 8, body: 100, fails: true},
-		"prefetch 100, one takes 0.7 s":   {messages: 12000, prefetch: 100, concurrency: 8, body: 100, slow: 700 * time.Millisecond},
+		"prefetch 10, concurrency 8":      {messages: 20000, prefetch: 10, concurrency: 8, body: 100},
+		"prefetch 20, concurrency 10":     {messages: 30000, prefetch: 20, concurrency: 10, body: 100},
+		"prefetch 100, concurrency 1":     {messages: 60000, prefetch: 100, concurrency: 1, body: 100},
+		"prefetch 100, concurrency 8":     {messages: 60000, prefetch: 100, concurrency: 8, body: 100},
+		"prefetch 1000, concurrency 1":    {messages: 60000, prefetch: 1000, concurrency: 1, body: 100},
+		"prefetch 1000, concurrency 8":    {messages: 60000, prefetch: 1000, concurrency: 8, body: 100},
+		"prefetch 100, bodies of 1 kB":    {messages: 60000, prefetch: 100, concurrency: 8, body: 1000},
+		"prefetch 100, all messages fail": {messages: 10000, prefetch: 100, concurrency: 8, body: 100, fails: true},
+		"prefetch 100, one takes 0.7 s":   {messages: 30000, prefetch: 100, concurrency: 8, body: 100, slow: 700 * time.Millisecond},
 	} {
 		b.Run(name, func(b *testing.B) {
 			w := newWorld(b, brokers.Newest(b), `{retry: {delayTiers: [{delay: 1h}]}}`)
