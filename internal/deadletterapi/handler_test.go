@@ -176,6 +176,10 @@ func TestRefusals(t *testing.T) {
 			path: "/apis/deadletters.messaging.warren.dev/v1alpha1/namespaces/elsewhere/deadletterqueues/orders/messages",
 			want: refusal{409, metav1.StatusReasonConflict, `Warren does not watch namespace "elsewhere"`, ""},
 		},
+		"a ConsumerQueue that is being deleted": {
+			cq:   func(cq *messaging.ConsumerQueue) { controllertest.BeingDeleted(cq) },
+			want: refusal{404, metav1.StatusReasonNotFound, `deadletterqueues.deadletters.messaging.warren.dev "orders" not found`, ""},
+		},
 		"suspended": {
 			cq:   func(cq *messaging.ConsumerQueue) { cq.Spec.Suspend = true },
 			want: refusal{409, metav1.StatusReasonConflict, `ConsumerQueue "orders" is suspended`, ""},

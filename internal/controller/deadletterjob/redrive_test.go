@@ -104,6 +104,10 @@ func TestWhyARedriveMovesNothing(t *testing.T) {
 			},
 			want: "Ready=False Conflict Stalled=True Conflict ",
 		},
+		"the ConsumerQueue is being deleted": {
+			cq:   func(cq *v1alpha1.ConsumerQueue) { controllertest.BeingDeleted(cq) },
+			want: "Ready=False ConsumerQueueNotFound Stalled=True ConsumerQueueNotFound ",
+		},
 		"the spec of the ConsumerQueue has changed": {
 			cq:   func(cq *v1alpha1.ConsumerQueue) { cq.Generation++ },
 			want: "Ready=Unknown ConsumerQueueNotReady Reconciling=True ConsumerQueueNotReady ",
@@ -201,6 +205,16 @@ func TestWhyARedriveMovesNothing(t *testing.T) {
 		},
 		"the ConsumerQueue to move to does not exist": {
 			spec: `{consumerQueueRef: {name: orders}, destination: {type: ConsumerQueue, consumerQueueRef: {name: gone}}}`,
+			want: "Ready=False ConsumerQueueNotFound Stalled=True ConsumerQueueNotFound ",
+		},
+		"the ConsumerQueue to move to is being deleted": {
+			world: func(w *redriveWorld) {
+				quarantine(func(cq *v1alpha1.ConsumerQueue) { cq.Finalizers = []string{v1alpha1.TopologyFinalizer} })(w)
+				if err := w.API.Delete(w.T.Context(), controllertest.Named(w.T, "shop", "quarantine", `{}`)); err != nil {
+					w.T.Fatal(err)
+				}
+			},
+			spec: `{consumerQueueRef: {name: orders}, destination: {type: ConsumerQueue, consumerQueueRef: {name: quarantine}}}`,
 			want: "Ready=False ConsumerQueueNotFound Stalled=True ConsumerQueueNotFound ",
 		},
 		"the ConsumerQueue to move to has another BrokerConnection": {
