@@ -55,19 +55,25 @@ func (w *redriveWorld) stopsMove() {
 	}
 }
 
+// replace deletes the Redrive, and creates another one of the same name.
+func (w *redriveWorld) replace() {
+	w.T.Helper()
+	redrive := w.get()
+	if err := w.API.Delete(w.T.Context(), redrive); err != nil {
+		w.T.Fatal(err)
+	}
+	redrive.UID, redrive.ResourceVersion, redrive.Status = "another-uid", "", v1alpha1.RedriveStatus{}
+	if err := w.API.Create(w.T.Context(), redrive); err != nil {
+		w.T.Fatal(err)
+	}
+}
+
 // kubectl replace --force may delete and create a Redrive before the deletion is reconciled.
 func TestAReplacedRedriveEndsTheMoveOfTheDeletedOne(t *testing.T) {
 	t.Parallel()
 	w := newRedriveWorld(t, controllertest.InSync(t, `{}`), all)
 	w.begin()
-	redrive := w.get()
-	if err := w.API.Delete(t.Context(), redrive); err != nil {
-		t.Fatal(err)
-	}
-	redrive.UID, redrive.ResourceVersion, redrive.Status = "another-uid", "", v1alpha1.RedriveStatus{}
-	if err := w.API.Create(t.Context(), redrive); err != nil {
-		t.Fatal(err)
-	}
+	w.replace()
 	w.stopsMove()
 	w.Reconciler.Tasks.statuses[Redrive].Forget(again) // the API server in memory counts the versions of a new object from 1
 	w.ReconcileWhenEnqueued()

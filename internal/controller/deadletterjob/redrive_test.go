@@ -498,6 +498,37 @@ func TestAManagerThatStopsWritesTheProgress(t *testing.T) {
 	topologytest.Equal(t, "moves that a stopping manager begins", 0, len(w.Mover.Begun))
 }
 
+// A Redrive may be replaced, or end, before a manager that stops has reconciled that. The progress of the move is not of such a Redrive.
+func TestAManagerThatStopsWritesTheProgressOfItsOwnRedriveOnly(t *testing.T) {
+	t.Parallel()
+	for name, change := range map[string]func(w *redriveWorld){
+		"another Redrive of the same name": (*redriveWorld).replace,
+		"the Redrive has ended": func(w *redriveWorld) {
+			redrive := w.get()
+			redrive.Status.CompletionTime = new(metav1.Now())
+			if err := w.API.Status().Update(w.T.Context(), redrive); err != nil {
+				w.T.Fatal(err)
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newRedriveWorld(t, controllertest.InSync(t, `{}`), all)
+			w.HoldMoves()
+			w.Broker.SetMessages("orders.dlq", 9)
+			stopping, stop := context.WithCancel(t.Context())
+			w.Reconciler.Tasks = w.Tasks(stopping)
+			w.reconcile()
+			<-w.Mover.Begun
+			change(w)
+			before := w.get().Status
+			stop()
+			topologytest.Equal(t, "error", nil, w.Reconciler.Start(stopping))
+			topologytest.Equal(t, "status", before, w.get().Status)
+		})
+	}
+}
+
 func TestARedriveWaitsForAnOlderOne(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct{ spec, want string }{
