@@ -1,0 +1,55 @@
+package deadletterapi
+
+import (
+	"context"
+	"net/http"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/warren-mq/warren/api/deadletters/v1alpha1"
+	"github.com/warren-mq/warren/internal/controller/brokers"
+	"github.com/warren-mq/warren/internal/controller/controllertest"
+	"github.com/warren-mq/warren/internal/rabbit/mover"
+	"github.com/warren-mq/warren/internal/topology/topologytest"
+)
+
+// left returns how much time a context leaves; zero if it has no limit.
+func left(ctx context.Context) time.Duration {
+	deadline, limited := ctx.Deadline()
+	if !limited {
+		return 0
+	}
+	return time.Until(deadline)
+}
+
+// browseLimit records how long the last browse may take.
+type browseLimit struct {
+	brokers.Mover
+
+	last time.Duration
+}
+
+func (b *browseLimit) Browse(ctx context.Context, cluster string, config mover.BrowseConfig) (mover.Browsed, error) {
+	b.last = left(ctx)
+	return b.Mover.Browse(ctx, cluster, config)
+}
+
+// A browse hides messages from consumers, and a client waits for its answer.
+func TestABrowseHasATimeLimit(t *testing.T) {
+	t.Parallel()
+	for name, path := range map[string]string{"counts": "/orders", "messages": "/orders/messages"} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) { // a busy machine takes some of the time
+				w := newWorld(t, `{}`, unchanged)
+				found, _, err := w.handler.finder.Find(t.Context(), controllertest.Orders)
+				topologytest.Equal(t, "error of Find", nil, err)
+				limit := &browseLimit{Mover: found.Broker.Mover}
+				found.Broker.Mover = limit
+				topologytest.Equal(t, "code", http.StatusOK, w.get(ofShop+path, "", &v1alpha1.Seen{}).StatusCode)
+				topologytest.Equal(t, "time for the browse", 30*time.Second, limit.last)
+			})
+		})
+	}
+}
