@@ -53,3 +53,31 @@ func TestABrowseHasATimeLimit(t *testing.T) {
 		})
 	}
 }
+
+// The API server may not answer. An export asks it again before each browse, and has no time limit of its own.
+func TestAReviewHasATimeLimit(t *testing.T) {
+	t.Parallel()
+	for name, path := range map[string]string{"counts": "/orders", "messages": "/orders/messages", "an export": "/orders/export"} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) { // a busy machine takes some of the time
+				w := newWorld(t, `{}`, unchanged)
+				authorize := w.handler.authorize
+				var first, again time.Duration
+				w.handler.authorize = func(
+					ctx context.Context, r *http.Request, asked attributes,
+				) (sender, func(context.Context) error, error) {
+					first = left(ctx)
+					user, review, err := authorize(ctx, r, asked)
+					return user, func(ctx context.Context) error {
+						again = left(ctx)
+						return review(ctx)
+					}, err
+				}
+				topologytest.Equal(t, "code", http.StatusOK, w.get(ofShop+path, "", &v1alpha1.Seen{}).StatusCode)
+				topologytest.Equal(t, "time for the first review", 10*time.Second, first)
+				topologytest.Equal(t, "time for the review before the browse", 10*time.Second, again)
+			})
+		})
+	}
+}
