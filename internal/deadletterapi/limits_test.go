@@ -81,3 +81,18 @@ func TestAReviewHasATimeLimit(t *testing.T) {
 		})
 	}
 }
+
+// A client needs no permission to occupy a slot for connections, which other clients of its address share.
+func TestTheServerLimitsItsClients(t *testing.T) {
+	t.Parallel()
+	serving := (&server{handler: &Handler{}}).serving(t.Context())
+	for name, test := range map[string]struct{ want, got any }{
+		"ReadHeaderTimeout, for a client that never ends its headers or TLS handshake": {10 * time.Second, serving.ReadHeaderTimeout},
+		"ReadTimeout, for a client that never ends its request":                        {10 * time.Second, serving.ReadTimeout},
+		"WriteTimeout, for a client that receives nothing":                             {10 * time.Second, serving.WriteTimeout},
+		"IdleTimeout, for a client that sends no further request":                      {10 * time.Second, serving.IdleTimeout},
+		"MaxHeaderBytes, for headers that would need much memory":                      {64 << 10, serving.MaxHeaderBytes},
+	} {
+		topologytest.Equal(t, name, test.want, test.got)
+	}
+}

@@ -136,11 +136,7 @@ func (s *server) Start(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("listen at --dead-letters-bind-address: %w", err)
 	}
-	serving := &http.Server{
-		Handler: s.handler.routes(), ReadHeaderTimeout: headerTime, ReadTimeout: headerTime, IdleTimeout: idleTime,
-		WriteTimeout:   writeTime, // each part of a longer response sets its own
-		MaxHeaderBytes: maxHeaderBytes, BaseContext: func(net.Listener) context.Context { return ctx },
-	}
+	serving := s.serving(ctx)
 	if s.proxy != nil {
 		if err := s.proxy.start(ctx); err != nil {
 			return errors.Join(err, listener.Close())
@@ -166,6 +162,15 @@ func (s *server) Start(ctx context.Context) error {
 	defer cancel()
 	s.label.clear(last)
 	return serving.Shutdown(last)
+}
+
+// serving returns the HTTP server, whose limits free the slots of clients that send or receive nothing.
+func (s *server) serving(ctx context.Context) *http.Server {
+	return &http.Server{
+		Handler: s.handler.routes(), ReadHeaderTimeout: headerTime, ReadTimeout: headerTime, IdleTimeout: idleTime,
+		WriteTimeout:   writeTime, // each part of a longer response sets its own
+		MaxHeaderBytes: maxHeaderBytes, BaseContext: func(net.Listener) context.Context { return ctx },
+	}
 }
 
 // NeedLeaderElection makes the manager call Start only while it leads.
