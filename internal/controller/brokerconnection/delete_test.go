@@ -1,6 +1,7 @@
 package brokerconnection
 
 import (
+	"cmp"
 	"errors"
 	"testing"
 	"time"
@@ -100,6 +101,7 @@ func TestTerminateABrokerConnectionWithoutItsSecret(t *testing.T) {
 		free     time.Duration // how long no ConsumerQueue has used it
 		// open changes the open connection; nil if the connection is not open.
 		open      func(*brokerstest.Broker)
+		owner     string // of the open connection; empty for the UID of this BrokerConnection
 		remains   bool
 		refreshes int // requested
 		events    []string
@@ -125,6 +127,12 @@ func TestTerminateABrokerConnectionWithoutItsSecret(t *testing.T) {
 		},
 		"not in use for a minute, and last refreshed before that": {
 			seen: time.Hour, free: time.Minute, open: refreshed(time.Hour), refreshes: 1, events: []string{may},
+		},
+		"the open connection is of a former BrokerConnection": {
+			seen: time.Hour, free: time.Minute, open: unfenced, owner: "former", events: []string{may},
+		},
+		"suspended, and the open connection is of a former BrokerConnection": {
+			suspend: true, open: unfenced, owner: "former", events: []string{may},
 		},
 		"suspended, and no fence remains": {suspend: true, open: unfenced},
 		"suspended, and a fence remains":  {suspend: true, open: fenced, events: []string{stands, may}},
@@ -159,7 +167,7 @@ func TestTerminateABrokerConnectionWithoutItsSecret(t *testing.T) {
 			now.SetTime(time.Now().Add(-test.free))
 			r.unneeded.At(bc)
 			now.SetTime(time.Now())
-			broker := brokerstest.New(topologytest.V43, "/", string(bc.UID))
+			broker := brokerstest.New(topologytest.V43, "/", cmp.Or(test.owner, string(bc.UID)))
 			if test.open != nil {
 				test.open(broker)
 				r.pool = brokers.NewPool(r.client, logr.Discard(), func(rabbit.Config, logr.Logger, func(snapshot.Notice)) (*brokers.Broker, error) {
