@@ -55,6 +55,8 @@ type Received struct {
 // AMQP is a fake AMQP server of a broker. It has no queues and accepts every declaration.
 type AMQP struct {
 	URI string
+	// Version and ClusterName are announced to each client. Set them before the first one connects.
+	Version, ClusterName string
 
 	way  AMQPWay
 	ends chan struct{}
@@ -70,7 +72,9 @@ func NewAMQP(tb testing.TB, way AMQPWay) *AMQP {
 	if err != nil {
 		tb.Fatal(err)
 	}
-	server := &AMQP{URI: "amqp://" + listener.Addr().String(), way: way, ends: make(chan struct{})}
+	server := &AMQP{
+		URI: "amqp://" + listener.Addr().String(), Version: "4.3.6", ClusterName: "hostile@here", way: way, ends: make(chan struct{}),
+	}
 	var serving sync.WaitGroup
 	serving.Go(func() {
 		for {
@@ -133,8 +137,8 @@ func (s *Session) run() {
 	if _, err := io.CopyN(io.Discard, from, 8); err != nil { // the protocol header
 		return
 	}
-	s.Send(0, amqpmethod.ConnectionStart, byte(0), byte(9), map[string]string{"cluster_name": "hostile@here", "version": "4.3.6"},
-		long("PLAIN"), long("en_US"))
+	announced := map[string]string{"cluster_name": s.server.ClusterName, "version": s.server.Version}
+	s.Send(0, amqpmethod.ConnectionStart, byte(0), byte(9), announced, long("PLAIN"), long("en_US"))
 	for {
 		start := make([]byte, 7)
 		if _, err := io.ReadFull(from, start); err != nil {

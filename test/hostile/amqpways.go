@@ -33,6 +33,7 @@ func AMQPWays() map[string]AMQPWay {
 		"never answers close, and sends heartbeats":            when(amqpmethod.ConnectionClose, instead(slowHeartbeats)),
 		"never answers tune, and sends heartbeats":             when(amqpmethod.ConnectionOpen, instead(slowHeartbeats)),
 		"never answers, and reads nothing after open":          when(amqpmethod.ConnectionOpen, instead(silence)),
+		"never answers a cancel, and sends heartbeats":         when(amqpmethod.BasicCancel, instead(slowHeartbeats)),
 		"never answers a new consumer, and sends heartbeats":   when(amqpmethod.BasicConsume, instead(slowHeartbeats)),
 		"repeats markers":                                      when(amqpmethod.BasicConsume, repeatMarkers),
 		"sends events as fast as they are acknowledged":        when(amqpmethod.BasicConsume, afterwards(eventsEndlessly)),
