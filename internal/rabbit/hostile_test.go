@@ -179,6 +179,19 @@ func inUse() uint64 {
 	return stats.HeapAlloc + stats.StackInuse
 }
 
+// The status has the lowest version of all nodes, and the API server refuses a longer text.
+func TestTheVersionOfANodeFitsIntoTheStatus(t *testing.T) {
+	t.Parallel()
+	node := `[{"name": "rabbit@a", "rabbitmq_version": "4.3.5-` + strings.Repeat("x", 10_000) + `"}]`
+	info, err := managementAt(t, hostile.NewManagement(t, hostile.At("nodes", hostile.Text(node))).URI, nil).Probe(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !strings.HasPrefix(info.Version, "4.3.5-x") || len(info.Version) > management.LongestVersion {
+		t.Errorf("version %q", info.Version)
+	}
+}
+
 // An answer that exceeds its limit is not read again for a hundred times as long as it took. Refresh returns the reason.
 func TestTooLargeAnswerIsNotReadAgainSoon(t *testing.T) {
 	t.Parallel()

@@ -18,6 +18,7 @@ import (
 	"golang.org/x/time/rate"
 
 	"github.com/warren-mq/warren/internal/rabbit/brokererr"
+	"github.com/warren-mq/warren/internal/rabbit/management"
 	"github.com/warren-mq/warren/test/amqpmethod"
 	"github.com/warren-mq/warren/test/deadline"
 	"github.com/warren-mq/warren/test/hostile"
@@ -70,16 +71,16 @@ func TestHostileBrokerIsRefused(t *testing.T) {
 		largest int64 // body
 		says    string
 	}{
-		{"announces a body of 2^62 bytes", declareQueue, 0, "delivery 1 was not requested: 0 of 0 are not acknowledged"},
+		{"announces a body of 2^62 bytes", declareQueue, 0, "delivery 1 was not requested: 0 deliveries are unacknowledged, and at most 0 may be"},
 		{"announces a body of 2^62 bytes to a consumer", consume, 0, "a message of 4611686018427387904 bytes is too large: the maximum is 536870912"},
 		{"announces a body of 2^62 bytes to a consumer", consume, LargestBody, "a message of 4611686018427387904 bytes is too large: the maximum is 536870912"},
 		{"sends a body of 2^62 bytes in answer to a get", get, 0, "a message of 4611686018427387904 bytes is too large: the maximum is 536870912"},
 		{"sends bodies without a message", declareQueue, LargestBody, "the body of a message was not requested"},
 		{"sends deliveries without a consumer", declareQueue, LargestBody, "delivery 1 was not requested"},
 		{"sends deliveries on a channel that is not open", declareQueue, LargestBody, "method 60.60 on channel 9 was not requested"},
-		{"sends more deliveries than the prefetch", consume, LargestBody, "delivery 201 was not requested: 200 of 200 are not acknowledged"},
-		{"sends deliveries with large headers", consume, 0, "the messages that are not acknowledged are too large: 2 of them take more than 8388608 bytes"},
-		{"sends deliveries with many small tables", consume, 0, "the messages that are not acknowledged are too large: 2 of them take more than 8388608 bytes"},
+		{"sends more deliveries than the prefetch", consume, LargestBody, "delivery 201 was not requested: 200 deliveries are unacknowledged, and at most 200 may be"},
+		{"sends deliveries with large headers", consume, 0, "the unacknowledged messages are too large: 2 messages take more than 8388608 bytes"},
+		{"sends deliveries with many small tables", consume, 0, "the unacknowledged messages are too large: 2 messages take more than 8388608 bytes"},
 		{"sends frames that are larger than agreed", declareQueue, 0, "a frame of 67108864 bytes is too large: the negotiated maximum is 131072"},
 		{"answers a request that was not sent", declareQueue, 0, "method 50.11 was not requested"},
 		{"confirms unpublished messages", confirm, 0, "the confirm of message 18446744073709551614 was not requested: 0 were published"},
@@ -106,6 +107,21 @@ func TestHostileBrokerIsRefused(t *testing.T) {
 				t.Errorf("%d MiB more are in use", taken>>20)
 			}
 		})
+	}
+}
+
+// The status has both texts, and the API server refuses longer ones.
+func TestTheAnnouncedNamesFitIntoTheStatus(t *testing.T) {
+	t.Parallel()
+	server := hostile.NewAMQP(t, func(*hostile.Session, hostile.Received) bool { return false })
+	server.Version, server.ClusterName = "4.3.6-"+strings.Repeat("x", 200), strings.Repeat("y", 3000) // the first frame has 4 KiB
+	conn, err := Dial(t.Context(), optionsFor(t, server, 0))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(conn.CloseSocket)
+	if len(conn.Version) > management.LongestVersion || len(conn.Name) > management.LongestClusterName {
+		t.Errorf("the version has %d bytes, and the name of the cluster %d", len(conn.Version), len(conn.Name))
 	}
 }
 

@@ -203,7 +203,7 @@ func (p *protocol) holdBack(number uint16, header []byte) (ready []byte, err err
 	case p.bodies == nil:
 		channel.deliveries.charge(deliveryMemory + memory)
 		if channel.deliveries.total > waitingLimit {
-			return nil, fmt.Errorf("the messages that are not acknowledged are %w: %d of them take more than %d bytes",
+			return nil, fmt.Errorf("the unacknowledged messages are %w: %d messages take more than %d bytes",
 				ErrTooLarge, channel.deliveries.count(), waitingLimit)
 		}
 		return header, nil
@@ -315,7 +315,7 @@ func (c *channelState) received(received method, args *arguments) error {
 // delivered records a message whose content header and body follow.
 func (c *channelState) delivered(received method, number uint64) error {
 	if number != c.deliveries.last+1 || c.deliveries.count() >= c.asked {
-		return fmt.Errorf("delivery %d was %w: %d of %d are not acknowledged", number, errUnasked, c.deliveries.count(), c.asked)
+		return fmt.Errorf("delivery %d was %w: %d deliveries are unacknowledged, and at most %d may be", number, errUnasked, c.deliveries.count(), c.asked)
 	}
 	c.deliveries.add(0)
 	c.content = received
