@@ -584,6 +584,37 @@ func TestARecreationThatFailedTooOftenBeginsAgainAfterAnEdit(t *testing.T) {
 	topologytest.Equal(t, "Ready", "True InSync", w.conditionOf(v1alpha1.ConditionReady))
 }
 
+// An edit or a restored backup can damage the status. Without its arguments, the queue would come back as a classic queue.
+func TestARecreationWithADamagedStatusDoesNothing(t *testing.T) {
+	t.Parallel()
+	for field, damage := range map[string]func(*v1alpha1.RecreationStatus){
+		"newArguments": func(r *v1alpha1.RecreationStatus) { r.NewArguments = "{" },
+		"bindings":     func(r *v1alpha1.RecreationStatus) { r.Bindings[0].Arguments = "{" },
+	} {
+		t.Run(field, func(t *testing.T) {
+			t.Parallel()
+			w := newRecreationWorld(t, whenEmpty)
+			w.engine.during[v1alpha1.RecreationEmptying] = func(context.Context) error { return brokererr.ErrTimeout }
+			w.wantTTL(whenEmpty)
+			w.reach(v1alpha1.RecreationEmptying)
+			w.settle()
+			cq := w.get()
+			damage(cq.Status.Recreation)
+			if err := w.api.Status().Update(t.Context(), cq); err != nil {
+				t.Fatal(err)
+			}
+			w.engine.taken()
+			w.restart()
+			w.reconciler.index.Update(w.cached())
+			_, err := w.reconciler.Reconcile(t.Context(), ctrl.Request{NamespacedName: controllertest.Orders})
+			if err == nil || !strings.Contains(err.Error(), "status.recreation."+field) {
+				t.Errorf("got %v", err)
+			}
+			topologytest.Equal(t, "phases", 0, len(w.engine.taken()))
+		})
+	}
+}
+
 // The API server refuses a longer text. Then not even the end of the recreation could be written, and a deletion would hang.
 func TestTheReasonToBackOutFitsIntoTheStatus(t *testing.T) {
 	t.Parallel()
