@@ -303,7 +303,7 @@ const (
 	BackOutDeadLetterSourceInUse = "DeadLetterSourceInUse"
 	// BackOutPauseEnded: the consumers were asked to pause, and the recreation could not begin in time.
 	BackOutPauseEnded = "PauseEnded"
-	// BackOutMessagesCame: a delay tier or dead-letter queue received a message.
+	// BackOutMessagesCame: a delay tier without bindings received a message.
 	BackOutMessagesCame = "MessagesCame"
 	// BackOutPublishersPastBindings: clients publish to the queue by its name.
 	BackOutPublishersPastBindings = "PublishersPastBindings"
