@@ -160,8 +160,9 @@ func (s *session) settleAll(began time.Time, ends []ending) {
 	s.settle(ends[0].delivery, ends[0].outcome, ends[0].failure, began)
 }
 
-// followBreaker records the end of a call of the handler. It defers a message that failed while it was tried. If the breaker opens, it
-// cancels the subscription before the messages are settled, because the broker would then send others.
+// followBreaker passes the results of a handler call to the breaker. If a message that the breaker tries has failed, followBreaker
+// changes its outcome to Deferred. If the breaker opens, followBreaker cancels the subscription before these messages are settled:
+// the broker sends new messages for settled ones.
 func (s *session) followBreaker(ends []ending) {
 	c := s.consumer
 	changed := c.breaker.record(ends, s.settings, func() { notify(c.pauseChanges) })

@@ -174,8 +174,8 @@ func decodeJSON[T any](d *Delivery, body *T) error {
 }
 
 // copyOf returns the copy of a message. It leaves out the properties user-id, because RabbitMQ accepts only the user of the
-// connection, and expiration, which could end the delay early. It drops some headers if all do not fit into a frame. If the action
-// gives the message up, and the handler did not change it, the rest fits, because the original did.
+// connection, and expiration, which could end the delay early. It drops some headers if all do not fit into a frame. After the last
+// attempt (GivenUp), the rest fits if the handler did not change the message, because the original did.
 func copyOf(raw amqp.Delivery, action contract.Action, maxFrame int) amqp.Publishing {
 	message := amqp.Publishing{
 		Headers: amqp.Table(action.Headers), DeliveryMode: amqp.Persistent, Body: raw.Body,

@@ -283,7 +283,8 @@ const parkingTimeout = 30 * time.Second
 // channel.
 func (s *session) forward(d *Delivery, o contract.Outcome, a contract.Action) (contract.Action, error) {
 	defer s.consumer.status.clearWaitingCopy(d)
-	// If the handler returned late, there is still a short time to publish. Otherwise its failure would use no attempt.
+	// Give the copy a short time even if the handler returned late. Otherwise the consumer would return the message to the queue, and
+	// the failure would not count as an attempt.
 	deadline := later(s.settings.returnDeadline(d), time.Now().Add(s.settings.brokerTimeout/40))
 	ctx, cancel := context.WithDeadlineCause(s.ctx, deadline, errTooLate)
 	defer cancel()
@@ -338,7 +339,7 @@ func (s *session) publish(ctx context.Context, d *Delivery, message amqp.Deliver
 }
 
 // finish reports the end of a delivery. err is not nil if the delivery could not be settled. It calls functions of the application,
-// which may end the goroutine: a goroutine for each message would cost too much.
+// which may end this goroutine with runtime.Goexit; the deferred calls still run. A goroutine for each message would cost too much.
 func (s *session) finish(end Settlement, err error) {
 	defer s.deliveryDone()
 	if release := end.Delivery.release; release != nil {

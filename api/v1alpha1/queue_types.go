@@ -104,7 +104,7 @@ type QueueSettings struct {
 	// +kubebuilder:validation:XValidation:rule="self.all(k, k.startsWith('x-'))",message="names of queue arguments begin with x-"
 	// +kubebuilder:validation:XValidation:rule="self.all(k, !(k in ['x-message-ttl', 'x-delivery-limit', 'x-max-length', 'x-max-length-bytes', 'x-overflow', 'x-single-active-consumer', 'x-quorum-initial-group-size', 'x-queue-leader-locator', 'x-consumer-timeout']))",message="this argument has a field of its own: use messageTTL, deliveryLimit, maxLength, maxLengthBytes, overflow, singleActiveConsumer, initialGroupSize, leaderLocator or consumerTimeout"
 	// +kubebuilder:validation:XValidation:rule="self.all(k, k != 'x-queue-type' && !k.startsWith('x-dead-letter-') && !k.startsWith('x-delayed-retry-'))",message="x-queue-type, x-dead-letter-* and x-delayed-retry-* follow from the spec: use deadLetter, deadLetterStrategy and retry"
-	// +kubebuilder:validation:XValidation:rule="!('x-expires' in self)",message="x-expires makes the broker delete the queue with its messages when nobody uses it: remove it"
+	// +kubebuilder:validation:XValidation:rule="!('x-expires' in self)",message="x-expires makes the broker delete an unused queue with its messages: remove x-expires"
 	// +kubebuilder:validation:XValidation:rule="!('x-max-priority' in self)",message="quorum queues do not take x-max-priority: remove it"
 	// +optional
 	Arguments Arguments `json:"arguments,omitempty"`

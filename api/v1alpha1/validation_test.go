@@ -183,7 +183,7 @@ var consumerQueueRules = map[string]rule{
 			`deadLetter: {queue: {arguments: {x-max-length: 1}}}`:                           "spec.deadLetter.queue.arguments: Invalid value: … " + ownField,
 			`deadLetter: {queue: {arguments: {x-queue-type: q}}}`:                           "spec.deadLetter.queue.arguments: Invalid value: … " + followed,
 			`deadLetter: {queue: {arguments: {x-max-priority: 1}}}`:                         "spec.deadLetter.queue.arguments: Invalid value: … quorum queues do not take x-max-priority: remove it",
-			`deadLetter: {queue: {arguments: {x-expires: 1000}}}`:                           "spec.deadLetter.queue.arguments: Invalid value: … x-expires makes the broker delete the queue with its messages when nobody uses it: remove it",
+			`deadLetter: {queue: {arguments: {x-expires: 1000}}}`:                           "spec.deadLetter.queue.arguments: Invalid value: … x-expires makes the broker delete an unused queue with its messages: remove x-expires",
 		},
 	},
 	"queue.arguments: not those with a field, nor those that follow from the spec": {refused: refusedArguments()},
@@ -791,7 +791,7 @@ func refusedArguments() map[string]string {
 	} {
 		refused[`queue: {arguments: {`+argument+`: a}}`] = "spec.queue.arguments: Invalid value: … " + followed
 	}
-	refused[`queue: {arguments: {x-expires: 5}}`] = "spec.queue.arguments: Invalid value: … x-expires makes the broker delete the queue with its messages when nobody uses it: remove it"
+	refused[`queue: {arguments: {x-expires: 5}}`] = "spec.queue.arguments: Invalid value: … x-expires makes the broker delete an unused queue with its messages: remove x-expires"
 	refused[`queue: {arguments: {x-max-priority: 5}}`] = "spec.queue.arguments: Invalid value: … quorum queues do not take x-max-priority: remove it"
 	return refused
 }

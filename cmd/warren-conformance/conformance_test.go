@@ -198,8 +198,8 @@ func TestFaultsAreFound(t *testing.T) {
 		acksAtStart:            {pitfall: "acks-first", lost: 1},
 		forgetsPause:           {pitfall: "ignores-pause", mistake: "during a pause"},
 		startsInPause:          {pitfall: "ignores-pause", mistake: "during a pause"},
-		countsReturns:          {pitfall: "no-crash-guard", mistake: "is a dead letter instead of handled"},
-		guardsEarly:            {pitfall: "no-crash-guard", mistake: "is a dead letter instead of handled"},
+		countsReturns:          {pitfall: "no-crash-guard", mistake: "was dead-lettered instead of handled"},
+		guardsEarly:            {pitfall: "no-crash-guard", mistake: "was dead-lettered instead of handled"},
 		cancelsFirst:           {pitfall: "breaks-order", mistake: "began"},
 	} {
 		t.Run(string(fault), func(t *testing.T) {

@@ -31,7 +31,7 @@ func (t *trial) evaluate() {
 		dead := len(t.deadLetters[m.id]) > 0
 		switch {
 		case dead && !m.dies:
-			t.addMistake("message %s is a dead letter instead of handled", m.id)
+			t.addMistake("message %s was dead-lettered instead of handled", m.id)
 		case !dead && m.dies && t.journal.handled(m.id) > 0:
 			t.addMistake("message %s was handled instead of dead-lettered", m.id)
 		}

@@ -88,11 +88,11 @@ var pitfalls = []pitfall{
 	},
 	{
 		name: "loses-returned", rules: "3, 5", try: losesReturned, strategies: copyStrategies,
-		mistake: "acknowledges a message whose copy the broker returned, also beside accepted copies, or publishes again in a hot loop",
+		mistake: "acknowledges a message whose copy the broker returned, even if others are accepted, or publishes again in a hot loop",
 	},
 	{
 		name: "loses-refused", rules: "3, 5", try: losesRefused, strategies: copyStrategies,
-		mistake: "acknowledges a message whose copy a full queue refused, also beside accepted copies, or publishes again in a hot loop",
+		mistake: "acknowledges a message whose copy a full queue refused, even if others are accepted, or publishes again in a hot loop",
 	},
 	{
 		name: "acks-unconfirmed", rules: "3", try: acksUnconfirmed, strategies: copyStrategies,

@@ -69,7 +69,7 @@ var (
 		"How long a fence refused messages to a queue during its recreation. Clients that published to the queue by its name got nacks.",
 		refreshBuckets)
 	RecreationSwap = histogram("warren_recreation_swap_seconds",
-		"Maximum time for which a queue did not exist during its recreation.",
+		"Upper bound of the time for which a queue did not exist during its recreation.",
 		requestBuckets)
 )
 

@@ -77,8 +77,9 @@ func (r *Reconciler) remainingFences(ctx context.Context, bc *v1alpha1.BrokerCon
 	return remainder{note: fencesStand(bc.Spec.VHost, fences)}, nil
 }
 
-// closeSuspended closes the connection of a suspended BrokerConnection. It records the BrokerConnection if no fence remains, and an
-// Event otherwise: nothing else shows the fences of a suspended BrokerConnection.
+// closeSuspended closes the connection of a suspended BrokerConnection. If fences remain, it records an Event, because nothing else
+// shows the fences of a suspended BrokerConnection. If a healthy connection that has read the vhost shows no fence, it records that
+// in suspendedClean.
 func (r *Reconciler) closeSuspended(bc *v1alpha1.BrokerConnection) {
 	connection := r.openConnection(bc)
 	r.pool.Close(client.ObjectKeyFromObject(bc))

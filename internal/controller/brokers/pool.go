@@ -104,8 +104,8 @@ func (p *Pool) OnCurrent(current func(*Broker)) { p.current = current }
 // Lifetime returns a context that ends when the manager stops.
 func (p *Pool) Lifetime() context.Context { return p.stopping }
 
-// Start waits until the manager stops, then closes all connections concurrently. Each connection has a few seconds to remove its
-// fences, and must not lose them to a broker that does not answer.
+// Start waits until the manager stops, then closes all connections. Each connection needs up to a few seconds to remove its fences.
+// Start closes them concurrently, so that a broker that does not answer does not use up the time of the others.
 func (p *Pool) Start(ctx context.Context) error {
 	<-ctx.Done()
 	p.stop()

@@ -153,8 +153,8 @@ func hasDeadLetterQueue(cq *v1alpha1.ConsumerQueue, name string) bool {
 	})
 }
 
-// waitsFor reports whether another job has its turn first. A Redrive that is blocked may wait for days. So only a Purge waits for it, which
-// could delete the messages of the Redrive.
+// waitsFor reports whether another job has its turn first. Jobs overtake a blocked job, which may wait for days. Only a Purge waits
+// for a blocked Redrive, because it could delete messages that the Redrive should move, unless one of the two is a dry run.
 func (j Job) waitsFor(other Job) bool {
 	if !wantsTurn(other) || !isBefore(other, j) {
 		return false

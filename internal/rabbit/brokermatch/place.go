@@ -19,7 +19,8 @@ const listedAgain = 30 * time.Second
 const failedAgain = 5 * time.Second
 
 // listWait is how long a caller waits for lists of match queues. Callers also stop waiting for a list this long after it began. The
-// list continues, and a later call uses its result. So a management API that does not answer delays each worker only once.
+// list continues, and a later call uses its result. So if the management API does not answer, each list delays a worker at
+// most once.
 const listWait = time.Second
 
 // PlaceChecker checks which other connections lead to the same vhost as one connection. It records the match queues of all connections

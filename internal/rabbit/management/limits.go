@@ -68,7 +68,8 @@ type Limits struct {
 	Used int64
 }
 
-// NewLimits returns limits for answers that grow with the vhost, in bytes; DefaultResponseLimit if response is zero.
+// NewLimits returns Limits. response limits each answer that grows with the vhost, in bytes after decompression; zero means
+// DefaultResponseLimit. All snapshots together may take MemoryFactor times as much.
 func NewLimits(response int64) *Limits {
 	if response == 0 {
 		response = DefaultResponseLimit

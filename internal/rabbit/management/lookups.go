@@ -144,7 +144,8 @@ type QueueInfo struct {
 	Leader    string
 	Arguments map[string]any
 
-	// Policy and Effective are statistics. They are seconds late, also on 4.3.6, where they would be current without statistics.
+	// Policy and Effective are statistics, so they are seconds old. This also holds for RabbitMQ 4.3.6, which returns current values
+	// only to a request without statistics.
 	Policy    string
 	Effective effectivePolicy `json:"effective_policy_definition"`
 

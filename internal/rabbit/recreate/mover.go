@@ -53,10 +53,10 @@ func maxMoved(ready int) int { return 2*ready + 5000 }
 // maxFailures is the number of messages that cannot be moved after which a move back ends.
 const maxFailures = 100
 
-// move moves messages until fewer than endBelow are ready. It fails if a message cannot be moved. A move back first moves the messages
-// behind that message. A move ends if another client has deleted the queue, the destination or the destination's binding. When the caller
-// retries, it declares the destination and the binding again, and continues without the queue. move drops sentinels that a crash has left
-// behind.
+// move moves messages until fewer than endBelow are ready; zero moves all. If a message cannot be moved, a move to the backlog fails
+// immediately. A move back continues with the messages behind it, and fails at its end or after maxFailures failures. A move also fails
+// if another client has deleted the source, the destination, or the binding of the destination. When the caller retries, it declares
+// destination and binding again, and continues without a deleted source. move drops sentinels that a crash has left behind.
 func (r *Recreator) move(ctx context.Context, m move, report func(Progress)) (Progress, error) {
 	var latest Progress
 	limit := &depthLimit{}

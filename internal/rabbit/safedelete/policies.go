@@ -47,8 +47,8 @@ func holdingPolicy(queue string, policies []vhost.Policy, operator bool) (holdin
 	return holding, unclear
 }
 
-// PossibleDefinitions returns the definitions of the policies of which RabbitMQ applies one to a queue; see vhost.PossibleDefinitions. It
-// leaves out fences and operator policies.
+// PossibleDefinitions returns the definitions of policies that RabbitMQ may apply to a queue; see vhost.PossibleDefinitions. It ignores
+// fences and operator policies.
 func PossibleDefinitions(queue string, policies []vhost.Policy) []vhost.Arguments {
 	return vhost.PossibleDefinitions(queue, WithoutFences(policies), false)
 }

@@ -129,8 +129,8 @@ type leftover struct {
 // the queue has ended. A recreation keeps its fence closed while that delete may be running, so such a fence must have been unchanged for
 // longer, by Timeouts.Vanish.
 //
-// Only the leader works for an owner. A former leader lost the lease longer ago than the budget lasts, and no longer deletes anything; see
-// deleteOne. Its fences are taken down before the sentinels expire, once no delete that it sent is running; see checkNoDelete.
+// Only the leader works for an owner. A former leader lost the Lease longer ago than the budget lasts, so its deleteOne sends no more
+// deletes. Warren takes its fences down before the sentinels expire, once no delete that it sent is running; see checkNoDelete.
 func (r recovery) leftoverFences() (leftovers []leftover, cluster string) {
 	var fences []vhost.Policy
 	r.observer.View(func(known *snapshot.Snapshot) { fences, cluster = known.Fences, known.Cluster })
@@ -307,7 +307,8 @@ func (r recovery) checkUnheld(ctx context.Context, cluster, policy, queue string
 	return err
 }
 
-// unprovenBy returns a message to the queue, because it shows that a delete may be running. It returns the error with that reason.
+// unprovenBy returns a message to the queue, and an error: while the queue holds a message, a delete may be running. If the message is of
+// another client, it calls recordBrowse, so that checkUnheld does not get one again.
 func (r recovery) unprovenBy(message amqp.Delivery, policy, queue string) error {
 	if !IsSentinel(&message) {
 		r.deletions.recordBrowse(policy, queue)

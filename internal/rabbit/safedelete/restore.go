@@ -56,7 +56,7 @@ func (r restoration) remember(ctx context.Context) error {
 	return nil
 }
 
-// stillDeleting describes a queue whose deletion RabbitMQ has not answered.
+// stillDeleting is the message about a queue for which a queue.delete may still be running, of this process or of an earlier one.
 const stillDeleting = "RabbitMQ may still be deleting queue %q"
 
 // bindingsOf returns the bindings of queues. It uses the snapshot if events or a refresh have shown that it was current after the batch
@@ -134,8 +134,8 @@ func (r restoration) awaitGone(ctx context.Context) (vanishing []string) {
 }
 
 // restore declares the deleted queues of a group again because another queue of the group received a message or a consumer, and
-// adds the result to the reason. No message is lost: the queues were empty, and publishers that use mandatory know which messages
-// reached no queue. restore declares no queue that RabbitMQ may still be deleting; see awaitGone.
+// adds the result to the reason. No stored message is lost, because the queues were empty. While a queue is missing, publishers that
+// use mandatory get their messages back. restore declares no queue that RabbitMQ may still be deleting; see awaitGone.
 func (r restoration) restore(ctx context.Context, g *group, reason error) error {
 	if len(g.queues) == 0 { // all queues of the group are deleted
 		return nil

@@ -65,8 +65,8 @@ func sameAlternatePolicies(a, b *Snapshot) bool {
 	return slices.EqualFunc(vhost.AlternatePolicies(a.Policies), vhost.AlternatePolicies(b.Policies), SamePolicy)
 }
 
-// differingAlternates adds each exchange to changed whose possible alternate exchanges differ. If no policy has changed, a change of an
-// argument is a change of the exchange itself.
+// differingAlternates adds to changed each exchange whose possible alternate exchanges differ. It does nothing if the policies that
+// set alternate exchanges are the same: changed then already has each exchange whose argument differs.
 func differingAlternates(old, fresh *Snapshot, changed map[string]bool) {
 	if sameAlternatePolicies(old, fresh) {
 		return

@@ -48,6 +48,6 @@ func serveUI(ctx context.Context, c *cluster, api apiFlags, port uint16, streams
 		},
 	}, listener.Addr().String())
 	printf(streams.Out, "%s\n", server.URL())
-	printf(streams.ErrOut, "Serving pages until Ctrl-C. The URL admits one browser, once.\n")
+	printf(streams.ErrOut, "Serving pages until Ctrl-C. The URL works once, in one browser.\n")
 	return server.Serve(ctx, listener)
 }

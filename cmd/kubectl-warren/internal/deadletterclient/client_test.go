@@ -170,7 +170,7 @@ To show counts and no messages, bind the role warren-deadletterqueue-viewer-role
 Without a ServiceAccount, you can still count messages and move them back:
   kubectl warren dlq redrive NAME --namespace shop --dry-run`},
 		"no right": {apierrors.NewForbidden(accounts, "warren-dead-letters", errors.New("no")), `serviceaccounts "warren-dead-letters" is forbidden: no
-The dead-letter API takes tokens of a ServiceAccount of the namespace, and you may not create tokens of "warren-dead-letters" in namespace "shop". A user with the role admin in the namespace permits you to create tokens of this ServiceAccount alone:
+The dead-letter API accepts only tokens of a ServiceAccount of the namespace, and you may not create tokens of "warren-dead-letters" in namespace "shop". Ask a user with the role admin in the namespace to permit it, for this ServiceAccount alone:
   kubectl --namespace shop create role warren-dead-letters-token --verb=create --resource=serviceaccounts/token --resource-name=warren-dead-letters
   kubectl --namespace shop create rolebinding warren-dead-letters-token --role=warren-dead-letters-token --user=YOU`},
 		"an unknown user": {apierrors.NewUnauthorized("Unauthorized"), "Unauthorized"},

@@ -60,8 +60,8 @@ func (c *Client) explainToken(err error) error {
 			"  kubectl warren dlq redrive NAME --namespace %[1]s --dry-run",
 			namespace, account, c.bindCommand(role[v1alpha1.SubresourceMessages]), c.installed(role[""])), http.StatusNotFound}
 	case apierrors.IsForbidden(err):
-		return &Error{err, fmt.Sprintf("The dead-letter API takes tokens of a ServiceAccount of the namespace, and you may not create "+
-			"tokens of %[1]q in namespace %[2]q. A user with the role admin in the namespace permits you to create tokens of this "+
+		return &Error{err, fmt.Sprintf("The dead-letter API accepts only tokens of a ServiceAccount of the namespace, and you may not "+
+			"create tokens of %[1]q in namespace %[2]q. Ask a user with the role admin in the namespace to permit it, for this "+
 			"ServiceAccount alone:\n"+
 			"  kubectl --namespace %[2]s create role %[1]s-token --verb=create --resource=serviceaccounts/token --resource-name=%[1]s\n"+
 			"  kubectl --namespace %[2]s create rolebinding %[1]s-token --role=%[1]s-token --user=YOU",

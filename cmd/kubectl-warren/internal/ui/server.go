@@ -39,7 +39,7 @@ type Server struct {
 // NewServer returns a Server for an address of this machine, host:port.
 func NewServer(config Config, address string) *Server { return &Server{config, newGuard(address)} }
 
-// URL returns the URL of the first page. It admits one browser, once.
+// URL returns the URL of the first page. It works once, in one browser.
 func (s *Server) URL() string { return s.guard.url() }
 
 // Serve serves the pages until the context ends.
