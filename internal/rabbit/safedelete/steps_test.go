@@ -8,7 +8,9 @@ import (
 	"time"
 
 	. "github.com/onsi/gomega"
+	amqp "github.com/rabbitmq/amqp091-go"
 
+	"github.com/warren-mq/warren/internal/rabbit/amqpconn"
 	"github.com/warren-mq/warren/internal/rabbit/brokererr"
 	"github.com/warren-mq/warren/internal/rabbit/fence"
 	"github.com/warren-mq/warren/internal/rabbit/management"
@@ -147,5 +149,77 @@ func TestADeletionAtASlowBroker(t *testing.T) {
 		d.deadline = time.Now().Add(within)
 		proxy.Pause(promptness[len(promptness)-1] + 50*time.Millisecond)
 		retains(t, vh, d, "does not answer within 100ms")
+	})
+}
+
+// arrive removes the fence of a batch, and publishes a message to queue q, which takes the message once the policy has no effect.
+func arrive(t *testing.T, d *batch) {
+	t.Helper()
+	if err := d.deleter.api.DeletePolicy(t.Context(), d.fences[0].Name); err != nil {
+		t.Fatal(err)
+	}
+	NewWithT(t).Eventually(func() (taken []bool, err error) {
+		err = d.deleter.sentinels.alone(t.Context(), d.cluster, 1, func(p *publisher) error {
+			taken, err = p.Publish("", "q", amqp.Publishing{DeliveryMode: amqp.Persistent, Body: []byte("a message")})
+			return err
+		})
+		return taken, err
+	}).WithTimeout(within).Should(Equal([]bool{true}))
+}
+
+// The fence may have been open while another client had the first sentinel. The queue is retained, although it holds as many messages as
+// Warren published sentinels.
+func TestADeletionWhoseFirstSentinelAnotherClientGot(t *testing.T) {
+	t.Parallel()
+	for name, settle := range map[string]func(*testing.T, *batch, amqp.Delivery) error{
+		"and returned it": func(_ *testing.T, _ *batch, first amqp.Delivery) error { return first.Nack(false, true) },
+		"and acknowledged it before a message arrived": func(t *testing.T, d *batch, first amqp.Delivery) error {
+			arrive(t, d)
+			return first.Ack(false)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			each(t, func(t *testing.T, vh *brokers.VHost) {
+				deleter, api := deleterAt(t, vh)
+				d := proven(t, vh, deleter, api)
+				other, err := vh.Connect("another client")
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer func() { _ = other.Close() }()
+				channel, err := other.Channel()
+				if err != nil {
+					t.Fatal(err)
+				}
+				first, found, err := get(channel, "q")
+				if err != nil || !found || numberOf(first) != 1 {
+					t.Fatalf("sentinel %d, %t: %v", numberOf(first), found, err)
+				}
+				if err := errors.Join(settle(t, d, first), channel.Close()); err != nil {
+					t.Fatal(err)
+				}
+				NewWithT(t).Eventually(func() []int { return []int{vh.Ready("q"), vh.CountedConsumers("q")} }).
+					WithTimeout(within).Should(Equal([]int{Sentinels, 0}), "ready messages and consumers")
+				d.deadline = time.Now().Add(within)
+				retains(t, vh, d, "another client took one of Warren's sentinels")
+			})
+		})
+	}
+}
+
+// The answer to a basic.get comes from the leader of the queue. The counts that are checked before it and after it may be old.
+func TestTheFirstSentinelIsNotTakenOutBeforeAMessage(t *testing.T) {
+	each(t, func(t *testing.T, vh *brokers.VHost) {
+		deleter, api := deleterAt(t, vh)
+		d := proven(t, vh, deleter, api)
+		arrive(t, d)
+		var taken error
+		_ = deleter.changer.DoExclusively(t.Context(), d.cluster, func(channel amqpconn.Exclusive) error {
+			taken = removal{d}.takeFirst(t.Context(), channel.Channel, "q")
+			return taken
+		})
+		if !errors.Is(taken, brokererr.ErrUnproven) || !strings.Contains(taken.Error(), "or messages arrived") {
+			t.Errorf("it ended with %v", taken)
+		}
 	})
 }
