@@ -148,7 +148,9 @@ func (b *realBroker) OtherConnections(context.Context) (func(string) bool, error
 	return func(string) bool { return false }, nil
 }
 
-// emptyBroker is the cluster "second", which has no queues and no policies.
+var secondCluster = vhost.Cluster{Name: "second", Endpoint: "second:5672"}
+
+// emptyBroker is the secondCluster, which has no queues and no policies.
 type emptyBroker struct {
 	Observer
 	Changer
@@ -170,7 +172,7 @@ func (*emptyBroker) DeclaredQueue(context.Context, string, string) (amqp.Queue, 
 }
 
 func (*emptyBroker) Cluster(context.Context) (vhost.Cluster, error) {
-	return vhost.Cluster{Name: "second"}, nil
+	return secondCluster, nil
 }
 
 func (*emptyBroker) Policies(context.Context) ([]vhost.Policy, error) { return nil, nil }

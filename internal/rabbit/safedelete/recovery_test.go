@@ -1,0 +1,48 @@
+package safedelete
+
+import (
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+
+	"github.com/warren-mq/warren/internal/rabbit/fence"
+	"github.com/warren-mq/warren/internal/rabbit/snapshot"
+	"github.com/warren-mq/warren/internal/vhost"
+)
+
+// If AMQP and the management API lead to two brokers, the queues of one say nothing about the fences of the other. A fence that is taken
+// down too early lets messages into a queue that is being deleted.
+func TestWhenLeftoverFencesAreOpened(t *testing.T) {
+	t.Parallel()
+	ready := State{Matched: true, MayWritePolicies: true}
+	for name, test := range map[string]struct {
+		state State
+		lost  bool     // the lease
+		want  []string // definitions that are written; the broker refuses the connection that the next step needs
+	}{
+		"AMQP leads to the same broker":     {state: ready, want: []string{fence.Fence{}.Open().JSON()}},
+		"AMQP may lead to another broker":   {state: State{MayWritePolicies: true}},
+		"the user may not write policies":   {state: State{Matched: true}},
+		"another process has got the lease": {state: ready, lost: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			broker := &emptyBroker{}
+			known := snapshot.New()
+			known.Cluster = secondCluster.Key()
+			known.Fences = []vhost.Policy{{
+				Name: fence.Name{Owner: "mine", Begun: time.Now()}.String("q"), Pattern: vhost.ReadPattern(fence.Pattern([]string{"q"})),
+				Definition: fence.Fence{}.Closed(),
+			}}
+			settings := Settings{Owner: "mine", HoldsLease: func() bool { return !test.lost }}
+			deleter := New(settings, &realBroker{known: known, state: test.state}, broker, broker)
+			deleter.ClearLeftovers(time.Now())
+			deleter.Close() // it waits for the end of the work
+			if difference := cmp.Diff(test.want, broker.changes, cmpopts.EquateEmpty()); difference != "" {
+				t.Error(difference)
+			}
+		})
+	}
+}
