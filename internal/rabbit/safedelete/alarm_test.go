@@ -148,7 +148,7 @@ func withoutMetricsCollector(t *testing.T, vh *brokers.VHost) {
 	mustBeClean(t, vh)
 }
 
-// If Warren cannot read the pattern of a policy, and the broker does not report the effective policy, nothing is deleted.
+// Warren cannot read the pattern of a policy. If the broker reports no effective policy, or a fence that was lifted, nothing is deleted.
 func TestUnreadablePolicies(t *testing.T) {
 	rabbittest.Each(t, func(t *testing.T, vh *brokers.VHost) {
 		vh.DeclareQueue("orders", rabbittest.Quorum(nil))
@@ -156,12 +156,16 @@ func TestUnreadablePolicies(t *testing.T) {
 			Pattern: `^(?(?=o)orders|other)$`, ApplyTo: "queues", Definition: map[string]any{"message-ttl": 60000},
 		})
 		management := netfault.NewHTTPProxy(t, vh.Broker.ManagementURI, netfault.HTTPOptions{})
-		management.Change(func(response *http.Response) error {
-			if strings.HasSuffix(response.Request.URL.EscapedPath(), "/orders") {
-				netfault.Replace(response, `{"type":"quorum","state":"running","leader":"rabbit@here","arguments":{"x-queue-type":"quorum"}}`)
-			}
-			return nil
-		})
+		shows := func(policy string) {
+			management.Change(func(response *http.Response) error {
+				if strings.HasSuffix(response.Request.URL.EscapedPath(), "/orders") {
+					const queue = `{"type":"quorum","state":"running","leader":"rabbit@here","arguments":{"x-queue-type":"quorum"}`
+					netfault.Replace(response, queue+policy+"}")
+				}
+				return nil
+			})
+		}
+		shows("")
 		config := rabbittest.ConfigOf(vh)
 		config.ManagementURI = management.URI
 		connection := rabbittest.Connected(t, config, nil)
@@ -169,6 +173,9 @@ func TestUnreadablePolicies(t *testing.T) {
 			t.Error("no statistics")
 		}
 		rabbittest.MustBe(t, deleteNow(t.Context(), connection, "orders"), brokererr.ErrUnproven, `the pattern of policy "recursive" may match`)
+		former := fence.Name{Begun: time.Now()}.String("orders")
+		shows(fmt.Sprintf(`,"policy":%q,"effective_policy_definition":%s`, former, fence.Fence{}.Open().JSON()))
+		rabbittest.MustBe(t, deleteNow(t.Context(), connection, "orders"), brokererr.ErrUnproven, fmt.Sprintf("still shows policy %q", former))
 		management.Change(nil)
 		NewWithT(t).Eventually(func() error { return deleteNow(t.Context(), connection, "orders") }).WithTimeout(rabbittest.Within).Should(Succeed())
 		mustBeClean(t, vh)
