@@ -2,6 +2,7 @@ package recreate
 
 import (
 	"context"
+	"strconv"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -12,22 +13,28 @@ import (
 	"github.com/warren-mq/warren/internal/vhost"
 )
 
-// declaringChanger records the queues that are declared, at a broker that has all queues or none.
+// declaringChanger records the queues that are declared, at a broker that has all queues or none. It counts the bindings that are made and
+// removed.
 type declaringChanger struct {
 	Changer
 
-	exist     bool
-	arguments map[string]vhost.Arguments // by queue
+	exist          bool
+	arguments      map[string]vhost.Arguments // by queue
+	bound, unbound int
 }
 
 func (c *declaringChanger) Declare(_ context.Context, _ string, wanted topology.Topology) error {
 	for _, queue := range wanted.Queues {
 		c.arguments[queue.Name] = queue.Arguments
 	}
+	c.bound += len(wanted.Bindings)
 	return nil
 }
 
-func (*declaringChanger) Remove(context.Context, string, change.Removal) error { return nil }
+func (c *declaringChanger) Remove(_ context.Context, _ string, removal change.Removal) error {
+	c.unbound += len(removal.Bindings)
+	return nil
+}
 
 func (c *declaringChanger) DeclaredQueue(context.Context, string, string) (amqp.Queue, bool, error) {
 	return amqp.Queue{}, c.exist, nil
@@ -79,5 +86,57 @@ func TestTheProbeHasNoDeadLetterWorker(t *testing.T) {
 	}
 	if rec.Queue.Arguments[vhost.ArgDeadLetterStrategy] != vhost.StrategyAtLeastOnce {
 		t.Errorf("the queue would be declared with %v", rec.Queue.Arguments)
+	}
+}
+
+// boundAPI shows bindings until one is removed.
+type boundAPI struct {
+	busyAPI
+
+	bindings []vhost.Binding
+	changer  *declaringChanger
+}
+
+func (a boundAPI) BindingsOf(context.Context, string) ([]vhost.Binding, error) {
+	if a.changer.unbound > 0 {
+		return nil, nil
+	}
+	return a.bindings, nil
+}
+
+// A status has no room for more bindings. If the queue lost bindings that are not recorded, a crash could lose them for good.
+func TestBindingsThatAppearWhileDiverting(t *testing.T) {
+	t.Parallel()
+	var bindings []vhost.Binding
+	for i := range MaxBindings + 1 {
+		bindings = append(bindings, vhost.Binding{Source: "shop", RoutingKey: strconv.Itoa(i)})
+	}
+	type done struct{ Recorded, Bound, Unbound int }
+	for name, test := range map[string]struct {
+		recorded, found []vhost.Binding
+		reason          Reason
+		want            done
+	}{
+		"as many as allowed":        {bindings[2:], bindings[1:2], "", done{MaxBindings, 1, 1}},
+		"too many":                  {nil, bindings, TooManyBindings, done{}},
+		"too many with those known": {bindings[1:], bindings[:1], TooManyBindings, done{}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			changer, recorded := &declaringChanger{}, 0
+			rec := of("orders")
+			rec.Bindings = test.recorded
+			r := New(Settings{}, nil, changer, nil, boundAPI{bindings: test.found, changer: changer})
+			_, err := r.divertAll(t.Context(), rec, func(_ context.Context, all []vhost.Binding) error {
+				recorded = len(all)
+				return nil
+			})
+			if ReasonOf(err) != test.reason || err != nil && test.reason == "" {
+				t.Errorf("%q: %v", ReasonOf(err), err)
+			}
+			if difference := cmp.Diff(test.want, done{recorded, changer.bound, changer.unbound}); difference != "" {
+				t.Error(difference)
+			}
+		})
 	}
 }
