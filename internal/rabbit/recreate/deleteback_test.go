@@ -1,0 +1,53 @@
+package recreate
+
+import (
+	"context"
+	"errors"
+	"testing"
+
+	"github.com/warren-mq/warren/internal/rabbit/brokererr"
+)
+
+// refusingDeleter refuses the first deletion of the hold and the backlog, and counts the deletions.
+type refusingDeleter struct {
+	Deleter
+
+	refusal error
+	calls   int
+}
+
+func (d *refusingDeleter) DeleteEmpty(context.Context, string, []string, func(context.Context) error) error {
+	if d.calls++; d.calls == 1 {
+		return d.refusal
+	}
+	return nil
+}
+
+// Each attempt puts up a fence. Messages that arrive are moved, but no attempt ends consumers, or the wait of messages.
+func TestGiveBackRetriesTheDeletionOnlyForMessagesThatItCanMove(t *testing.T) {
+	t.Parallel()
+	var errs brokererr.Errors
+	for name, test := range map[string]struct {
+		refusal error
+		calls   int
+	}{
+		"no refusal":              {nil, 1},
+		"messages arrived":        {errs.Fail(brokererr.ErrNotEmpty, `queue "hold" holds 1 message`), 2},
+		"a consumer subscribed":   {errs.Because([]error{brokererr.ErrNotEmpty, brokererr.ErrConsumed}, `queue "hold" has 1 consumer`), 1},
+		"messages wait":           {errs.Because([]error{brokererr.ErrNotEmpty, brokererr.ErrPending}, "messages wait"), 1},
+		"nothing could be proven": {errs.Fail(brokererr.ErrUnproven, "the broker was slow"), 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			deleter := &refusingDeleter{refusal: test.refusal}
+			_, err := New(Settings{}, nil, &declaringChanger{}, deleter, nil).giveBackRest(t.Context(), of("orders"), Progress{}, nil)
+			var want error
+			if test.calls == 1 {
+				want = test.refusal
+			}
+			if deleter.calls != test.calls || !errors.Is(err, want) {
+				t.Errorf("%d deletions, want %d: %v", deleter.calls, test.calls, err)
+			}
+		})
+	}
+}
