@@ -23,7 +23,7 @@ func (d *refusingDeleter) DeleteEmpty(context.Context, string, []string, func(co
 	return nil
 }
 
-// Each attempt puts up a fence. Messages that arrive are moved, but no attempt ends consumers, or the wait of messages.
+// Each attempt sets a fence, which refuses publishers. Another attempt helps only if GiveBack can move the messages that arrived.
 func TestGiveBackRetriesTheDeletionOnlyForMessagesThatItCanMove(t *testing.T) {
 	t.Parallel()
 	var errs brokererr.Errors
