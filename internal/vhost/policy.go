@@ -45,7 +45,8 @@ func PoliciesOf(queue, queueType string, policies []Policy, operator bool) (effe
 }
 
 // PossibleDefinitions returns the definitions of the policies, or operator policies, that RabbitMQ may apply to a quorum queue. It applies
-// one of them. The definition of the effective policy is the first; see PoliciesOf. A nil definition means that RabbitMQ may apply no policy.
+// one of them. The definition of the effective policy is the first; see PoliciesOf. A nil definition means that RabbitMQ may apply no
+// policy.
 func PossibleDefinitions(queue string, policies []Policy, operator bool) (definitions []Arguments) {
 	effective, possible := PoliciesOf(queue, TypeQuorum, policies, operator)
 	if effective != nil {

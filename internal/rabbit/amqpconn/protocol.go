@@ -315,7 +315,8 @@ func (c *channelState) received(received method, args *arguments) error {
 // delivered records a message whose content header and body follow.
 func (c *channelState) delivered(received method, number uint64) error {
 	if number != c.deliveries.last+1 || c.deliveries.count() >= c.asked {
-		return fmt.Errorf("delivery %d was %w: %d deliveries are unacknowledged, and at most %d may be", number, errUnasked, c.deliveries.count(), c.asked)
+		return fmt.Errorf("delivery %d was %w: %d deliveries are unacknowledged, and at most %d may be",
+			number, errUnasked, c.deliveries.count(), c.asked)
 	}
 	c.deliveries.add(0)
 	c.content = received
