@@ -5,6 +5,7 @@ import (
 	"math/rand/v2"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	. "github.com/onsi/ginkgo/v2"
@@ -29,6 +30,9 @@ const (
 	chaosTitle = "Recreations under load while managers and nodes are killed"
 	// young is the age below which a queue loses its messages if its only node is killed; see docs/reliability.md.
 	young = 1100 * time.Millisecond
+	// maxBehind is how many messages the publishers may be ahead of the consumers. Without a limit the queue grows until no recreation can
+	// give its messages back, because two cores publish more than they consume.
+	maxBehind = 20_000
 	// longestConfirm is how long publishers through exchanges may wait for a confirm while no node is lost.
 	longestConfirm = 5 * time.Second
 )
@@ -53,7 +57,10 @@ type recreateChaos struct {
 	past       *traffic.Publisher
 	queues     *declarationWatch
 	consumers  []*traffic.Consumer
-	faults     []func()
+	// settled counts the messages that consumers acked or rejected. isAhead stops the publishers.
+	settled atomic.Int64
+	isAhead atomic.Bool
+	faults  []func()
 	// lost are the times without a node; moves counts the moves of leaders.
 	lost      []span
 	moves     int
@@ -72,6 +79,7 @@ func newRecreateChaos(s *setup) *recreateChaos {
 	}
 	c.queues = watchDeclarations(c.VHost)
 	c.past = c.publish(2, traffic.ToQueue("orders"), chaosPast)
+	DeferCleanup(c.slowDown())
 	c.consume()
 	for range chaosKills {
 		c.faults = append(c.faults, c.restartManager)
@@ -94,7 +102,26 @@ func (c *recreateChaos) publish(node int, target traffic.Target, rate int) *traf
 	GinkgoHelper()
 	return traffic.Publish(GinkgoTB(), c.setup.node(c.VHost, node), traffic.Publishing{
 		Targets: []traffic.Target{target}, Every: time.Second / time.Duration(rate), Retry: true, RetryReturned: true,
+		While: func() bool { return !c.isAhead.Load() },
 	})
+}
+
+// slowDown stops the publishers while they are too far ahead of the consumers, until it is stopped.
+func (c *recreateChaos) slowDown() (stop func()) {
+	ticker, stopped := time.NewTicker(100*time.Millisecond), make(chan struct{})
+	go func() {
+		defer GinkgoRecover()
+		for {
+			select {
+			case <-ticker.C:
+				c.isAhead.Store(int64(c.confirmed())-c.settled.Load() > maxBehind)
+			case <-stopped:
+				ticker.Stop()
+				return
+			}
+		}
+	}()
+	return func() { close(stopped) }
 }
 
 func (c *recreateChaos) all() []*traffic.Publisher {
@@ -105,18 +132,20 @@ func (c *recreateChaos) all() []*traffic.Publisher {
 func (c *recreateChaos) consume() {
 	GinkgoHelper()
 	for node := range 2 {
-		c.consumers = append(c.consumers, traffic.Consume(GinkgoTB(), c.setup.node(c.VHost, node), "orders", decideUnderChaos))
+		c.consumers = append(c.consumers, traffic.Consume(GinkgoTB(), c.setup.node(c.VHost, node), "orders", c.decide))
 	}
 }
 
-func decideUnderChaos(d traffic.Delivery) traffic.Action {
+func (c *recreateChaos) decide(d traffic.Delivery) traffic.Action {
 	switch {
 	case strings.HasSuffix(d.ID, "00") && !d.Redelivered:
 		return traffic.Requeue
-	case strings.HasSuffix(d.ID, "33"):
-		return traffic.Reject
 	case strings.HasSuffix(d.ID, "66") && d.Attempt == 1:
 		return traffic.Retry(traffic.ToQueue("orders.retry.10s"))
+	}
+	c.settled.Add(1)
+	if strings.HasSuffix(d.ID, "33") {
+		return traffic.Reject
 	}
 	return traffic.Ack
 }

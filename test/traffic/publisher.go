@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -28,6 +29,8 @@ type Publishing struct {
 	Count int
 	// Every is the time between two messages; 0 publishes as fast as the broker confirms.
 	Every time.Duration
+	// While reports whether a new message may be published now; nil always permits it.
+	While func() bool
 	// Size is the number of bytes of a body; 0 is the length of the ID.
 	Size int
 	// Body makes the body of a message from its ID; nil is the ID.
@@ -76,9 +79,9 @@ type Publisher struct {
 	given     map[string]bool // not retried: neither confirmed nor returned
 	refusals  int
 	waits     []Wait
-	paused    bool
 
-	due time.Time // of the next message
+	paused atomic.Bool
+	due    time.Time // of the next message
 }
 
 type message struct {
@@ -155,16 +158,10 @@ func (p *Publisher) Waits() []Wait {
 }
 
 // Pause stops publishing until Resume. Refused messages are still published again.
-func (p *Publisher) Pause() { p.setPaused(true) }
+func (p *Publisher) Pause() { p.paused.Store(true) }
 
 // Resume ends a Pause.
-func (p *Publisher) Resume() { p.setPaused(false) }
-
-func (p *Publisher) setPaused(paused bool) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.paused = paused
-}
+func (p *Publisher) Resume() { p.paused.Store(false) }
 
 // Confirmed returns the IDs of the messages that the broker confirmed and did not return.
 func (p *Publisher) Confirmed() []string {
@@ -236,7 +233,7 @@ func (p *Publisher) next() (m message, ok, last bool) {
 	case !stopped && len(p.again) > 0:
 		m, p.again = p.again[0], p.again[1:]
 		return m, true, false
-	case !stopped && p.paused:
+	case !stopped && (p.paused.Load() || p.what.While != nil && !p.what.While()):
 		return message{}, false, false
 	case !stopped && (p.what.Count == 0 || p.made < p.what.Count):
 		p.made++
