@@ -257,7 +257,7 @@ func TestAMessageIsParkedBeforeTheConsumerTimeout(t *testing.T) {
 		t.Run(broker.Version, func(t *testing.T) {
 			t.Parallel()
 			w := newWorld(t, broker, `{retry: {policy: None}, queue: {consumerTimeout: 1m}}`)
-			known := contract.Duration(10 * time.Second) // shorter than the real one: a busy broker confirms the copy late
+			known := contract.Duration(10 * time.Second) // shorter than the real one: a busy broker gets the copy late
 			w.contract.ConsumerTimeout = &known
 			g := NewWithT(t)
 			release, causes := make(chan struct{}), make(chan error, 10)
@@ -268,7 +268,7 @@ func TestAMessageIsParkedBeforeTheConsumerTimeout(t *testing.T) {
 			}, consumer.WithTimeout(5*time.Second))
 			w.Publish("", "orders", "slow")
 			g.Expect(w.deadLetters(1)["slow"].Kind).To(Equal(string(contract.KindExhausted)))
-			g.Expect(r.Health().Stuck).To(Equal(1))
+			g.Expect(r.Health().Stuck).To(BeNumerically(">=", 1)) // one more after each copy that the broker did not confirm in time
 			close(release)
 			g.Eventually(causes).WithTimeout(deadline.For(10 * time.Second)).Should(Receive(MatchError(consumer.ErrTimeout)))
 			g.Expect(r.Health().Reconnects).To(BeZero())

@@ -120,7 +120,7 @@ var _ = Describe("kubectl warren dlq, browsing", func() {
 		Eventually(func() string { return viewer("ls").Out }).Should(MatchRegexp(`orders +orders\.dlq +2 `))
 		for _, verb := range []string{"show", "peek", "export"} {
 			Eventually(viewer).WithArguments(verb, "orders").Should(SatisfyAll(HaveField("Code", 1), HaveField("Out", BeEmpty()), HaveField("ErrOut", ContainSubstring(
-				`you may not create tokens of "warren-dead-letters" in namespace "`+w.Namespace+`". A user with the role admin`))), verb)
+				`you may not create tokens of "warren-dead-letters" in namespace "`+w.Namespace+`". Ask a user with the role admin`))), verb)
 		}
 		Eventually(viewer).WithArguments("redrive", "orders", "--yes").Should(SatisfyAll(HaveField("Code", 1), HaveField("Out", BeEmpty()),
 			HaveField("ErrOut", ContainSubstring(`cannot create resource "redrives"`)),
