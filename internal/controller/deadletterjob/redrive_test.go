@@ -472,14 +472,21 @@ func TestAMoveContinuesWhenAPermissionIsBack(t *testing.T) {
 	topologytest.Equal(t, "failures of the earlier run", failures, config.Failures)
 }
 
+// newStoppableWorld has a Redrive of nine messages, whose move ends when the manager stops.
+func newStoppableWorld(t *testing.T) (w *redriveWorld, stopping context.Context, stop context.CancelFunc) {
+	t.Helper()
+	w = newRedriveWorld(t, controllertest.InSync(t, `{}`), all)
+	w.HoldMoves()
+	w.Broker.SetMessages("orders.dlq", 9)
+	stopping, stop = context.WithCancel(t.Context())
+	w.Reconciler.Tasks = w.Tasks(stopping)
+	return w, stopping, stop
+}
+
 // A manager that stops waits until its moves have settled what they published, and writes their progress.
 func TestAManagerThatStopsWritesTheProgress(t *testing.T) {
 	t.Parallel()
-	w := newRedriveWorld(t, controllertest.InSync(t, `{}`), all)
-	w.HoldMoves()
-	w.Broker.SetMessages("orders.dlq", 9)
-	stopping, stop := context.WithCancel(t.Context())
-	w.Reconciler.Tasks = w.Tasks(stopping)
+	w, stopping, stop := newStoppableWorld(t)
 	var lines []string
 	w.logTo(&lines)
 	w.reconcile()
@@ -513,11 +520,7 @@ func TestAManagerThatStopsWritesTheProgressOfItsOwnRedriveOnly(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			w := newRedriveWorld(t, controllertest.InSync(t, `{}`), all)
-			w.HoldMoves()
-			w.Broker.SetMessages("orders.dlq", 9)
-			stopping, stop := context.WithCancel(t.Context())
-			w.Reconciler.Tasks = w.Tasks(stopping)
+			w, stopping, stop := newStoppableWorld(t)
 			w.reconcile()
 			<-w.Mover.Begun
 			change(w)
