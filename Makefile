@@ -145,11 +145,13 @@ fuzz: ## Run each fuzz target of FUZZ_PACKAGES for FUZZTIME; Go adds a failing i
 fuzz-seeds: ## Run the fuzz targets with their seeds only.
 	go test -run='^Fuzz' $$(git grep -l '^func Fuzz' | xargs -n1 dirname | sort -u | sed 's|^|./|')
 
+# A first start of the cluster builds its parts, which takes longer than the tests may take.
 .PHONY: e2e-cluster
 e2e-cluster: ## Follow docs/getting-started.md; install, upgrade and remove the operator in a real cluster, and recreate a queue of pods there.
 	for tool in source-controller kustomize-controller; do hack/tool.sh $$tool --help 2> >(grep '^tool: ' >&2) >/dev/null; done
-	go test -v -count=1 -timeout=20m -run='^TestGettingStarted$$' ./test/incluster
-	hack/with-parts.sh newest -- hack/cluster.sh run go test -v -count=1 -timeout=20m -run='^TestInCluster$$' ./test/incluster $(TESTFLAGS)
+	hack/cluster.sh run true
+	go test -v -count=1 -timeout=30m -run='^TestGettingStarted$$' ./test/incluster
+	hack/with-parts.sh newest -- hack/cluster.sh run go test -v -count=1 -timeout=30m -run='^TestInCluster$$' ./test/incluster $(TESTFLAGS)
 
 # Argo CD and Flux run at the same time, each with an API server of its own.
 .PHONY: e2e-gitops

@@ -1,6 +1,7 @@
 package incluster
 
 import (
+	"context"
 	"fmt"
 	"os"
 	"os/exec"
@@ -9,6 +10,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 )
 
 const gettingStarted = "docs/getting-started.md"
@@ -18,10 +20,10 @@ const gettingStarted = "docs/getting-started.md"
 func TestGettingStarted(t *testing.T) {
 	clone := freshClone(t)
 	blocks := commandBlocks(t, filepath.Join(clone, gettingStarted))
-	if output, err := inClone(clone, "hack/cluster.sh", "status").CombinedOutput(); err == nil {
+	if output, err := inClone(t.Context(), clone, "hack/cluster.sh", "status").CombinedOutput(); err == nil {
 		t.Fatalf("the page starts a cluster and ends it, so none may run: hack/cluster.sh down\n%s", output)
 	}
-	t.Cleanup(func() { _ = inClone(clone, "hack/cluster.sh", "down").Run() }) // needed only if a block failed
+	t.Cleanup(func() { _ = inClone(context.Background(), clone, "hack/cluster.sh", "down").Run() }) // needed only if a block failed
 
 	outputs, err := runBlocks(t, clone, blocks)
 	for i, output := range outputs {
@@ -50,8 +52,8 @@ func freshClone(t *testing.T) string {
 }
 
 // inClone returns a command without the environment variables of `make e2e-cluster`.
-func inClone(clone, name string, arguments ...string) *exec.Cmd {
-	command := exec.Command(name, arguments...)
+func inClone(ctx context.Context, clone, name string, arguments ...string) *exec.Cmd {
+	command := exec.CommandContext(ctx, name, arguments...)
 	command.Dir = clone
 	command.Env = slices.DeleteFunc(os.Environ(), func(variable string) bool {
 		return regexp.MustCompile(`^(KUBECONFIG|GOFLAGS|MAKE\w*|WARREN_TEST_\w*)=`).MatchString(variable)
@@ -99,7 +101,7 @@ func commandBlocks(t *testing.T, page string) []commandBlock {
 	return blocks
 }
 
-// runBlocks runs the blocks in one shell until one fails, and returns the outputs.
+// runBlocks runs the blocks in one shell until one fails, or until a minute before the test would time out, and returns the outputs.
 func runBlocks(t *testing.T, clone string, blocks []commandBlock) ([]string, error) {
 	t.Helper()
 	const separator = "--- the next block of commands"
@@ -113,7 +115,13 @@ func runBlocks(t *testing.T, clone string, blocks []commandBlock) ([]string, err
 	if err != nil {
 		t.Fatal(err)
 	}
-	command := inClone(clone, "bash", "-c", script)
+	ctx := t.Context()
+	if deadline, ok := t.Deadline(); ok {
+		limited, cancel := context.WithDeadline(ctx, deadline.Add(-time.Minute)) // leaves time to stop the cluster
+		defer cancel()
+		ctx = limited
+	}
+	command := inClone(ctx, clone, "bash", "-c", script)
 	command.Stdout, command.Stderr = output, output
 	failed := command.Run()
 	if err := output.Close(); err != nil {
