@@ -34,7 +34,8 @@ start() {
   "$@" >"$STATE/logs/$name.log" 2>&1 &
 }
 
-control_plane() {
+# api_server returns when the API server is ready. Until then kube-controller-manager has no permissions, and exits after ten seconds.
+api_server() {
   start etcd "$ASSETS/etcd" --data-dir /var/lib/etcd --unsafe-no-fsync --listen-peer-urls http://127.0.0.1:2380 \
     --listen-client-urls http://127.0.0.1:2379 --advertise-client-urls http://127.0.0.1:2379
   start kube-apiserver "$ASSETS/kube-apiserver" --advertise-address "$HOST" --etcd-servers http://127.0.0.1:2379 \
@@ -45,6 +46,10 @@ control_plane() {
     --service-account-issuer https://kubernetes.default.svc --service-account-key-file "$STATE/service-accounts.crt" \
     --service-account-signing-key-file "$STATE/service-accounts.key" \
     --authorization-mode Node,RBAC --enable-admission-plugins NodeRestriction --allow-privileged
+  until "$ASSETS/kubectl" --kubeconfig "$STATE/kubeconfig" get --raw /readyz >/dev/null 2>&1; do sleep 0.2; done
+}
+
+controllers() {
   start kube-controller-manager "$KUBERNETES" kube-controller-manager --kubeconfig "$STATE/controller-manager.kubeconfig" \
     --service-account-private-key-file "$STATE/service-accounts.key" --root-ca-file "$STATE/ca.crt" \
     --use-service-account-credentials --leader-elect=false
@@ -59,7 +64,6 @@ node() {
   cni_configuration >"$STATE/cni/10-bridge.conflist"
   start containerd containerd --config "$STATE/containerd.toml"
   until ctr --namespace k8s.io images import "$STATE/pause.tar" >/dev/null 2>&1; do sleep 0.1; done
-  until "$ASSETS/kubectl" --kubeconfig "$STATE/kubeconfig" get --raw /readyz >/dev/null 2>&1; do sleep 0.2; done
   start kubelet "$KUBERNETES" kubelet --config "$STATE/kubelet.yaml" --kubeconfig "$STATE/kubelet.kubeconfig" \
     --hostname-override warren --node-ip "$HOST"
   start kube-proxy "$KUBERNETES" kube-proxy --config "$STATE/proxy.yaml"
@@ -131,7 +135,8 @@ CONF
 
 mounts
 network
-control_plane
+api_server
+controllers
 node
 # The first process also reaps processes whose parents have ended.
 while :; do wait -n || true; sleep 1; done
