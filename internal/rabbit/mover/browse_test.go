@@ -227,7 +227,7 @@ func TestBrowseBesideAConsumer(t *testing.T) {
 	})
 }
 
-func TestBrowseAtAQueueThatIsMissing(t *testing.T) {
+func TestBrowseOfAMissingQueue(t *testing.T) {
 	each(t, func(t *testing.T, vh *brokers.VHost) {
 		_, _, err := browseSource(t.Context(), t, vh, func(c *BrowseConfig) { c.Queue = "absent" })
 		if !errors.Is(err, brokererr.ErrNotFound) {

@@ -156,8 +156,8 @@ func (p *pass) checkSource(idle time.Duration) error {
 	}
 	if idle >= undelivered { // the broker does not count waiting consumers, so their number proves nothing
 		p.setState(NothingDelivered, fmt.Sprintf(
-			"queue %q has ready messages, and the broker has delivered none for %v: with x-single-active-consumer it delivers to one "+
-				"consumer only", p.Queue, undelivered))
+			"queue %q has ready messages, but the broker has delivered none for %v. If the queue has x-single-active-consumer, "+
+				"stop the active consumer", p.Queue, undelivered))
 	}
 	return nil
 }

@@ -7,6 +7,7 @@ import (
 
 	amqp "github.com/rabbitmq/amqp091-go"
 
+	"github.com/warren-mq/warren/consumer/contract"
 	"github.com/warren-mq/warren/internal/topology/topologytest"
 )
 
@@ -23,6 +24,37 @@ func TestBlockedUntilTheBrokerTakesMessages(t *testing.T) {
 	topologytest.Equal(t, "states while blocked", []State{Blocked}, reported)
 	p.setBlocked(amqp.Blocking{})
 	topologytest.Equal(t, "states", []State{Blocked, Moving}, reported)
+}
+
+// copies counts how often a copy was made.
+type copies struct {
+	toDestination
+
+	made int
+}
+
+func (c *copies) Copy(message *amqp.Delivery, seq int64) (contract.Route, amqp.Publishing, error) {
+	c.made++
+	return c.toDestination.Copy(message, seq)
+}
+
+// A broker that blocks publishers does not read from the connection, so a pass would wait in the AMQP library for as long as that lasts.
+func TestNothingIsPublishedWhileTheBrokerBlocks(t *testing.T) {
+	t.Parallel()
+	copier := &copies{}
+	p := quiescent()
+	p.Copier, p.bound, p.waiting = copier, 9, []*item{{}}
+	p.setBlocked(amqp.Blocking{Active: true, Reason: "low on memory"})
+	topologytest.Equal(t, "error of publish", nil, p.publish())
+	topologytest.Equal(t, "copies", 0, copier.made)
+	topologytest.Equal(t, "waiting", 1, len(p.waiting))
+	p.waiting = nil
+	topologytest.Equal(t, "takes messages", false, p.mayTake())
+	p.intake.current().delivered = maxWindow // the channel is full
+	topologytest.Equal(t, "error of refill", nil, p.refillFull())
+	topologytest.Equal(t, "cancelled", false, p.intake.current().cancelled)
+	p.setBlocked(amqp.Blocking{})
+	topologytest.Equal(t, "takes messages afterwards", true, p.mayTake())
 }
 
 // A broker that is too busy to answer is asked less and less often. When the time is over, it is not asked again for each channel.

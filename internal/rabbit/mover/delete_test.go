@@ -157,7 +157,7 @@ func TestCutWhileMessagesAreDeleted(t *testing.T) {
 				left = append(left, bodiesOf(drain(t, vh, source))...)
 				return count - len(left)
 			}).WithTimeout(within).Should(And(BeNumerically(">=", progress.Certain()), BeNumerically("<=", progress.Moved)))
-			topologytest.Equal(t, "those that do not match", count/2, len(slices.DeleteFunc(left, isEven)))
+			topologytest.Equal(t, "messages that do not match", count/2, len(slices.DeleteFunc(left, isEven)))
 		}
 	})
 }

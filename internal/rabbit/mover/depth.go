@@ -20,10 +20,7 @@ func (p *pass) checkDestination(now time.Time) error {
 		return err
 	}
 	limit := p.Settings().MaxDepth
-	p.room = max(0, limit-depth-len(p.outlet.inFlight))
-	if p.state == DestinationBusy && 10*p.room < limit { // otherwise each consumed message would start and stop the move
-		p.room = 0
-	}
+	p.room = roomFor(limit, depth+len(p.outlet.inFlight), p.state == DestinationBusy)
 	switch {
 	case exists && p.room == 0:
 		p.setState(DestinationBusy, p.whyBusy(limit))
@@ -31,6 +28,16 @@ func (p *pass) checkDestination(now time.Time) error {
 		p.setState(Moving, "")
 	}
 	return nil
+}
+
+// roomFor returns how many messages may still be published to a destination. A busy destination has room only when a tenth of the limit is
+// free: otherwise each consumed message would start and stop the move.
+func roomFor(limit, depth int, busy bool) int {
+	room := max(0, limit-depth)
+	if busy && 10*room < limit {
+		return 0
+	}
+	return room
 }
 
 // hasRoom reports whether another message may be published to the destination.

@@ -173,7 +173,7 @@ var errCrashed = errors.New("a delivery has ended the connection")
 
 // ended halves the prefetch after a delivery has ended the connection, so that the next pass moves the messages in front of the unreadable
 // one. It returns ErrUnreadable if the unreadable message is the first one. A move that holds messages fails after maxCrashes such
-// deliveries, and a browse fails at the first.
+// deliveries, a move with EndAtUnreadable at the second, and a browse at the first.
 func (p *pass) ended(err error) error {
 	err = p.whyClosed(err)
 	if !errors.Is(err, errCrashed) {
@@ -187,7 +187,7 @@ func (p *pass) ended(err error) error {
 	if p.holds() {
 		first = p.crashes > maxCrashes || p.browse != nil
 	}
-	if first {
+	if first || p.EndAtUnreadable && p.crashes > 1 {
 		return fmt.Errorf("%w: %w", ErrUnreadable, err)
 	}
 	p.atATime = max(1, p.prefetch()/2)

@@ -129,6 +129,30 @@ func TestCrashesWithProgressInBetween(t *testing.T) {
 	}
 }
 
+// A queue may drop messages after few deliveries, and each connection that ends counts as one. A single end may have another cause.
+func TestCrashesOfAMoveThatEndsAtUnreadable(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		ends  bool
+		moved int // in each pass
+		want  []bool
+	}{
+		"it ends":                        {true, 0, []bool{false, true}},
+		"it ends, with progress":         {true, maxWindow + 1, []bool{false, false, false}},
+		"it moves the messages in front": {false, 0, []bool{false, false, false}},
+	} {
+		p := quiescent()
+		p.EndAtUnreadable = test.ends
+		var unreadable []bool
+		for range test.want {
+			p.movedBefore = p.moved
+			p.moved += test.moved
+			unreadable = append(unreadable, errors.Is(p.ended(errCrashed), ErrUnreadable))
+		}
+		topologytest.Equal(t, name, test.want, unreadable)
+	}
+}
+
 // After a pass is over, the next one begins at the head of the queue. That is useless if it would get no further.
 func TestWhyAPassIsOver(t *testing.T) {
 	t.Parallel()
@@ -153,6 +177,27 @@ func TestWhyAPassIsOver(t *testing.T) {
 				t.Errorf("got %v", why)
 			}
 		})
+	}
+}
+
+// The status of a Redrive shows the text. A user of the status may lack the permission to read messages.
+func TestWhatARefusalQuotes(t *testing.T) {
+	t.Parallel()
+	const quoted = "exchange 'hunter2' in vhost '/'"
+	for name, test := range map[string]struct {
+		code        int
+		destination string
+		want        string
+	}{
+		"the exchange of a header is missing":      {code: amqp.NotFound, want: "the exchange that the message names does not exist"},
+		"the exchange of a header may not be used": {code: amqp.AccessRefused, want: "the user must be allowed to write to the exchange that the message names"},
+		"another refusal":                          {code: amqp.PreconditionFailed, want: quoted},
+		"a destination is missing":                 {code: amqp.NotFound, destination: "orders", want: quoted},
+		"a destination may not be used":            {code: amqp.AccessRefused, destination: "orders", want: quoted},
+	} {
+		p := quiescent()
+		p.Destination = test.destination
+		topologytest.Equal(t, name, test.want, p.refusal(&amqp.Error{Code: test.code, Reason: quoted}))
 	}
 }
 

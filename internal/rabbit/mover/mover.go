@@ -62,6 +62,9 @@ type Config struct {
 	// one by one, so that the broker delivers only messages that are moved. Before it stops, the move completes the current message.
 	// RabbitMQ does not allow basic.get at a queue with a single active consumer.
 	DeliveryLimited bool
+	// EndAtUnreadable ends the move with ErrUnreadable when deliveries end the connection twice without progress in between. Otherwise the
+	// move opens further connections, and moves the messages in front of the unreadable one. Each end of a connection counts as a delivery.
+	EndAtUnreadable bool
 	// Failures are messages that earlier runs could not move. The move does not publish them again.
 	Failures []Failure
 	// MaxFailures ends the move once this many messages could not be moved.

@@ -272,7 +272,7 @@ func (r *Recreator) findLossySource(ctx context.Context, queue string, policies 
 
 // fewDeliveries is the maximum number of deliveries of a message during a recreation. Each cut connection counts as a delivery. In each of
 // three attempts, a message that RabbitMQ cannot deliver cuts up to three connections, and the end of a move returns a message once; see
-// maxMoved.
+// mover.Config.EndAtUnreadable and maxMoved.
 const fewDeliveries = 12
 
 // checkMovable is checkMoved with the current arguments of the queue and the current policies.
@@ -327,6 +327,8 @@ func withBrokerReason(err error) error {
 		return withReason(MissingPermission, err)
 	case errors.Is(err, brokererr.ErrShared):
 		return withReason(SharedVHost, err)
+	case brokererr.IsAny(err, brokererr.ErrInvalidArgument, brokererr.ErrPreconditionFailed):
+		return withReason(OperationRefused, err)
 	}
 	return err
 }

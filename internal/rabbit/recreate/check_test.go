@@ -67,6 +67,8 @@ func TestPoliciesOfTheHold(t *testing.T) {
 		"no limit of deliveries":         {".*", "4.3.6", unlimited, false},
 		"no limit of deliveries on 3.10": {".*", "3.10.8", unlimited, true},
 		"a limit of length":              {"^warren-", "4.3.6", vhost.Arguments{"max-length": int64(9)}, true},
+		"a limit of bytes":               {"^warren-", "4.3.6", vhost.Arguments{"max-length-bytes": int64(9)}, true},
+		"an idle queue is deleted":       {"^warren-", "4.3.6", vhost.Arguments{"expires": int64(9)}, true},
 		"another key":                    {".*", "4.3.6", vhost.Arguments{"queue-leader-locator": "balanced"}, false},
 		"another queue":                  {"^orders$", "4.3.6", vhost.Arguments{"delivery-limit": int64(20)}, false},
 	}

@@ -72,7 +72,7 @@ func (r Recreation) isPast(message *amqp.Delivery) bool {
 // be deleted.
 func (r Recreation) checkPast(past int) error {
 	if past > 0 && !r.AcceptsPast {
-		return refuse(PublishersPastBindings, "%s reached queue %q by its name, past its bindings",
+		return refuse(PublishersPastBindings, "clients published %s to queue %q by its name, not through a binding",
 			text.Count(past, "message"), r.Queue.Name)
 	}
 	return nil

@@ -17,6 +17,8 @@ const (
 	MissingPermission Reason = "MissingPermission"
 	// ArgumentsRefused: the broker refuses the new arguments.
 	ArgumentsRefused Reason = "ArgumentsRefused"
+	// OperationRefused: the broker refuses an operation, for example because a limit is reached.
+	OperationRefused Reason = "OperationRefused"
 	// TooManyBindings: the queue has more than MaxBindings bindings, or they have more than MaxBindingBytes of arguments.
 	TooManyBindings Reason = "TooManyBindings"
 	// BoundQueue: a queue that is recreated without a hold has bindings.

@@ -32,6 +32,7 @@ func TestReasonOfAFailedSwap(t *testing.T) {
 		"the broker was slow":                      {safedelete.Recreated{}, 0, slow, NotProven},
 		"the callback gave a reason":               {safedelete.Recreated{}, 0, refuse(AMQP10Message, "x"), AMQP10Message},
 		"a permission is missing":                  {safedelete.Recreated{}, 0, fmt.Errorf("x: %w", brokererr.ErrAccessRefused), MissingPermission},
+		"the broker refuses an operation":          {safedelete.Recreated{}, 0, fmt.Errorf("x: %w", brokererr.ErrPreconditionFailed), OperationRefused},
 		"another instance works here":              {safedelete.Recreated{}, 0, brokererr.ErrShared, SharedVHost},
 		"any other error":                          {safedelete.Recreated{}, 0, other, ""},
 	}

@@ -79,6 +79,7 @@ func (r *Recreator) move(ctx context.Context, m move, report func(Progress)) (Pr
 		Settings: limit.settings,
 		Drop:     safedelete.IsSentinel,
 		Total:    total, EndBelow: m.endBelow, MaxFailures: failures, Apart: m.isPast,
+		EndAtUnreadable: !m.movesBack, // the queue may drop messages after few deliveries
 		Report: func(now mover.Progress) {
 			latest = m.progressOf(now)
 			switch now.State {

@@ -41,8 +41,8 @@ func (r *Recreator) checkPermissions(ctx context.Context, rec Recreation) error 
 }
 
 func (r *Recreator) lacks(permission string) error {
-	return refuse(MissingPermission, "user %q may not %s some of the names that match %s. To recreate a queue, it must be allowed to "+
-		"configure, write and read all of them", r.Username, permission, ownNames)
+	return refuse(MissingPermission, "user %q lacks the %s permission for some names that match %s. To recreate a queue, the user needs "+
+		"the configure, write and read permissions for all of them", r.Username, permission, ownNames)
 }
 
 // endWithoutRights returns nil if a recreation whose user lacks a permission can end: it has no hold, no backlog and no exchange that leads

@@ -1170,14 +1170,14 @@ func TestRecreationIsRefused(t *testing.T) {
 			says: "may still be deleting",
 		},
 		"a user without rights on the names of Warren": {
-			rights: withoutNames, reason: recreate.MissingPermission, says: `configure some of the names that match ^warren-(hold|backlog|back|probe)-`,
+			rights: withoutNames, reason: recreate.MissingPermission, says: `configure permission for some names that match ^warren-(hold|backlog|back|probe)-`,
 		},
 		"a user that may not write one of them": {
 			rights: []string{".*", `^(orders|amq\.default|warren-(hold|backlog|probe)-)`, ".*"},
-			reason: recreate.MissingPermission, says: "may not write or read",
+			reason: recreate.MissingPermission, says: "lacks the write or read permission",
 		},
 		"a user that may not read one of them": {
-			rights: []string{".*", ".*", "^(orders|amq|warren-(hold|back|probe)-)"}, reason: recreate.MissingPermission, says: "may not write or read",
+			rights: []string{".*", ".*", "^(orders|amq|warren-(hold|back|probe)-)"}, reason: recreate.MissingPermission, says: "lacks the write or read permission",
 		},
 		"a user with the rights that the documentation names": {
 			rights: []string{

@@ -132,9 +132,6 @@ func refuseBindings(r Recreation, _ vhost.Observed, _ Input) string {
 	size := 0
 	for _, binding := range r.Bindings {
 		size += len(binding.Arguments.JSON())
-		if binding.ToExchange {
-			return fmt.Sprintf("the bindings of queue %q cannot be read", r.Queue.Name)
-		}
 	}
 	if size > maxRecordedBytes {
 		return fmt.Sprintf("the bindings of queue %q have %d bytes of arguments, and at most %d can be moved: remove bindings, or delete "+

@@ -73,17 +73,18 @@ func TestWhatIsNotRecreated(t *testing.T) {
 			}
 		}
 	}
-	operatorPolicy := func(pattern string) func(*vhost.Observed) {
+	operatorPolicy := func(pattern, key string) func(*vhost.Observed) {
 		return func(o *vhost.Observed) {
 			o.Policies = append(o.Policies, vhost.Policy{
 				Name: "harmless", Pattern: vhost.ReadPattern("."), Operator: true, Definition: vhost.Arguments{"delivery-limit": int64(9)},
 			}, vhost.Policy{
-				Name: "p", Pattern: vhost.ReadPattern(pattern), Operator: true, Definition: vhost.Arguments{vhost.KeyMaxLength: int64(9)},
+				Name: "p", Pattern: vhost.ReadPattern(pattern), Operator: true, Definition: vhost.Arguments{key: int64(9)},
 			})
 		}
 	}
-	const dropped = `operator policy "p" sets max-length and would drop messages of queue "orders" while they are moved: exclude the queue from ` +
-		`its pattern`
+	dropped := func(key string) string {
+		return `operator policy "p" sets ` + key + ` and would drop messages of queue "orders" while they are moved: exclude the queue from its pattern`
+	}
 	for name, test := range map[string]struct {
 		spec   string
 		change func(*vhost.Observed)
@@ -131,8 +132,12 @@ func TestWhatIsNotRecreated(t *testing.T) {
 			change: bound(3, vhost.Arguments{"x": strings.Repeat("a", 30_000)}),
 			want:   `the bindings of queue "orders" have 90024 bytes of arguments, and at most 65536 can be moved: remove bindings, or delete the queue by hand`,
 		},
-		"two operator policies of equal priority for the queue": {change: operatorPolicy("^orders$"), want: dropped},
-		"an operator policy for other queues":                   {change: operatorPolicy("^invoices$")},
+		"an operator policy with expires":          {change: operatorPolicy("^orders$", "expires"), want: dropped("expires")},
+		"an operator policy with max-length":       {change: operatorPolicy("^orders$", "max-length"), want: dropped("max-length")},
+		"an operator policy with max-length-bytes": {change: operatorPolicy("^orders$", "max-length-bytes"), want: dropped("max-length-bytes")},
+		"an operator policy with message-ttl":      {change: operatorPolicy("^orders$", "message-ttl"), want: dropped("message-ttl")},
+		"an operator policy with overflow":         {change: operatorPolicy("^orders$", "overflow"), want: dropped("overflow")},
+		"an operator policy for other queues":      {change: operatorPolicy("^invoices$", "max-length")},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

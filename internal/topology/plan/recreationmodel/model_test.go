@@ -26,7 +26,7 @@ import (
 // guard is a rule of the protocol.
 type guard string
 
-// The guards. A model has all of them but one at most.
+// The guards. A model lacks at most one of them.
 const (
 	allGuards          guard = ""
 	holdBeforeUnbind   guard = "the hold queue is bound before the queue is unbound"
