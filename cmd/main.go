@@ -77,13 +77,9 @@ func run(given *options.Options) error {
 	build := buildinfo.Get()
 	metrics.BuildInfo.Set(build.Version, build.Revision, build.GoVersion)
 	ctx := ctrl.SetupSignalHandler()
-	var holdsLease func() bool
-	if given.LeaderElect {
-		holdsLease = clock.Held
-	}
 	finder, users, err := controller.Setup(ctx, mgr, controller.Options{
 		MaxConcurrentReconciles: given.MaxConcurrentReconciles, MaxManagementResponse: given.MaxManagementResponse(),
-		MessageCountsInterval: given.MessageCountsInterval, HoldsLease: holdsLease,
+		MessageCountsInterval: given.MessageCountsInterval, HoldsLease: holdsLease(given, clock),
 	})
 	if err != nil {
 		return err
@@ -99,6 +95,14 @@ func run(given *options.Options) error {
 		return fmt.Errorf("add readiness check: %w", err)
 	}
 	return mgr.Start(ctx)
+}
+
+// holdsLease returns a function that reports whether this manager leads; nil without leader election.
+func holdsLease(given *options.Options, clock *lease.Clock) func() bool {
+	if !given.LeaderElect {
+		return nil
+	}
+	return clock.Held
 }
 
 // newManager returns a manager without controllers. clock observes its leader election.

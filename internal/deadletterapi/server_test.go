@@ -7,6 +7,7 @@ import (
 	"net"
 	"net/http"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -129,6 +130,28 @@ func TestConnectionsAtATime(t *testing.T) {
 	_ = first.Close() // an error says that the server has closed an idle connection before
 	third := connected()
 	_, _ = second.Close(), third.Close()
+	g.Expect(stop()).To(Succeed())
+}
+
+// The API server identifies itself to an API service by its client certificate, and names the user in headers.
+func TestServerAsksForAClientCertificate(t *testing.T) {
+	t.Parallel()
+	address, stop := started(t, newShares(maxConnections, maxEachAddress))
+	asked := atomic.Bool{}
+	config := insecure.Clone()
+	config.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) {
+		asked.Store(true)
+		return &tls.Certificate{}, nil // clients other than the API server have none
+	}
+	g := NewWithT(t)
+	g.Eventually(func() error {
+		connection, err := tls.Dial("tcp", address, config)
+		if err == nil {
+			err = connection.Close()
+		}
+		return err
+	}).WithTimeout(deadline.For(10 * time.Second)).Should(Succeed())
+	g.Expect(asked.Load()).To(BeTrue())
 	g.Expect(stop()).To(Succeed())
 }
 

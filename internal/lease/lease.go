@@ -32,8 +32,11 @@ func (c *Clock) Observe(config *rest.Config) *rest.Config {
 // is stopped, and the wall clock is corrected after a paused machine resumes.
 func (c *Clock) Held() bool {
 	renewed, now := c.renewed.Load(), time.Now()
-	return renewed != nil && max(now.Sub(*renewed), now.Round(0).Sub(renewed.Round(0))) < term
+	return renewed != nil && isWithinTerm(now.Sub(*renewed), now.Round(0).Sub(renewed.Round(0)))
 }
+
+// isWithinTerm takes the time since the last renewal by each clock.
+func isWithinTerm(monotonic, wall time.Duration) bool { return max(monotonic, wall) < term }
 
 // renewals records the writes of Leases.
 type renewals struct {

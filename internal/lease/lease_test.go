@@ -49,6 +49,24 @@ func TestTheLeaseIsHeldForATermAfterEachRenewal(t *testing.T) {
 	}
 }
 
+// The monotonic clock does not advance while a machine is paused, and the wall clock can be set back.
+func TestTheLeaseEndsByEitherClock(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		monotonic, wall time.Duration
+		held            bool
+	}{
+		"a moment later":             {9 * time.Second, 9 * time.Second, true},
+		"the machine was paused":     {time.Second, 20 * time.Second, false},
+		"the wall clock is slow":     {20 * time.Second, time.Second, false},
+		"the wall clock is set back": {time.Second, -time.Hour, true},
+	} {
+		if held := isWithinTerm(test.monotonic, test.wall); held != test.held {
+			t.Errorf("%s: held: %t", name, held)
+		}
+	}
+}
+
 // answer answers each request with a status.
 type answer int
 

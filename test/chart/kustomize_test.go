@@ -55,6 +55,44 @@ func TestPodDisruptionBudgetIsThatOfConfigAPIService(t *testing.T) {
 	}
 }
 
+// config/network-policy limits both directions: metrics are for chosen namespaces only, and the manager, which has credentials of brokers,
+// reaches only DNS, the API server and brokers.
+func TestNetworkPolicyOfConfig(t *testing.T) {
+	t.Parallel()
+	policy := kustomize(t, "config/network-policy").get(t, "NetworkPolicy", manager)
+	deployment := kustomize(t, "config/default").get(t, "Deployment", manager)
+	pods, _, _ := unstructured.NestedStringMap(deployment.Object, "spec", "selector", "matchLabels")
+	ports := func(protocol string, numbers ...float64) []any {
+		var ports []any
+		for _, number := range numbers {
+			ports = append(ports, map[string]any{"protocol": protocol, "port": number})
+		}
+		return ports
+	}
+	labels := map[string]any{}
+	for name, value := range pods {
+		labels[name] = value
+	}
+	want := map[string]any{
+		"podSelector": map[string]any{"matchLabels": labels}, "policyTypes": []any{"Ingress", "Egress"},
+		"ingress": []any{
+			map[string]any{
+				"from":  []any{map[string]any{"namespaceSelector": map[string]any{"matchLabels": map[string]any{"metrics": "enabled"}}}},
+				"ports": ports("TCP", 8443),
+			},
+			map[string]any{"ports": ports("TCP", 8444)},
+		},
+		"egress": []any{
+			map[string]any{"ports": append(ports("UDP", 53), ports("TCP", 53)...)},
+			map[string]any{"ports": ports("TCP", 443, 6443)},
+			map[string]any{"ports": ports("TCP", 5671, 5672, 15671, 15672)},
+		},
+	}
+	if difference := cmp.Diff(want, policy.Object["spec"]); difference != "" {
+		t.Errorf("spec (-want +got):\n%s", difference)
+	}
+}
+
 // chartLabels are labels of the chart's objects that kustomize's objects do not have.
 var chartLabels = []string{
 	"helm.sh/chart", "app.kubernetes.io/instance", "app.kubernetes.io/version", "app.kubernetes.io/managed-by",

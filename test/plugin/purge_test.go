@@ -61,6 +61,10 @@ var _ = Describe("kubectl warren dlq purge", func() {
 		Expect(counted).To(Equal(ended{Out: "Queue orders.dlq: 3 of 8 messages would be deleted, 5 skipped (NotSelected).\n", ErrOut: counted.ErrOut}))
 		Expect(w.purges()).To(BeEmpty(), "the dry run is deleted")
 
+		w.EventuallyMessages("orders.dlq", Equal(8))
+		Expect(w.warren(append(selected, "--expected-at-most=2", "--dry-run")...)).To(SatisfyAll(HaveField("Code", 1),
+			HaveField("ErrOut", ContainSubstring("3 messages match, and --expected-at-most is 2: none is deleted"))))
+
 		for _, answer := range []string{"", "y\n", "yes\n", "5\n", "30\n"} {
 			w.EventuallyMessages("orders.dlq", Equal(8))
 			Expect(w.answer(answer, limited...)).To(SatisfyAll(HaveField("Code", 1),
@@ -96,7 +100,7 @@ var _ = Describe("kubectl warren dlq purge", func() {
 				HaveField("ErrOut", ContainSubstring("8 messages match, and --expected-at-most is 7: none is deleted"))))
 		}
 		Expect(w.warren("dlq", "purge", "orders", "--yes")).To(SatisfyAll(HaveField("Code", 1),
-			HaveField("ErrOut", ContainSubstring("repeat the command with --dry-run instead to count them"))))
+			HaveField("ErrOut", ContainSubstring("To count the messages first, use --dry-run instead"))))
 		Expect(w.purges()).To(BeEmpty())
 		Expect(w.remain(8)).To(HaveLen(8))
 	})

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -18,6 +19,7 @@ import (
 	"github.com/warren-mq/warren/internal/controller/brokers/brokerstest"
 	"github.com/warren-mq/warren/internal/rabbit"
 	"github.com/warren-mq/warren/internal/rabbit/brokererr"
+	"github.com/warren-mq/warren/internal/rabbit/management"
 	"github.com/warren-mq/warren/internal/rabbit/mover"
 	"github.com/warren-mq/warren/internal/rabbit/snapshot"
 	"github.com/warren-mq/warren/internal/topology"
@@ -348,4 +350,27 @@ func TestContractOfRabbitMQ(t *testing.T) {
 			})
 		}
 	}
+}
+
+// A manager that was paused beyond its Lease continues beside its successor until it notices. Its connections then delete nothing.
+func TestAConnectionOfAFormerLeaderDeletesNothing(t *testing.T) {
+	t.Parallel()
+	broker := testbrokers.Newest(t)
+	v := broker.NewVHost(t)
+	leads := atomic.Bool{}
+	leads.Store(true)
+	connection, err := brokers.ConnectWithin(management.NewLimits(0), 0, leads.Load)(rabbit.Config{
+		AMQPURI: broker.AMQPURI, ManagementURI: broker.ManagementURI, Username: broker.Username, Password: broker.Password,
+		VHost: v.Name, ResyncInterval: time.Hour, Owner: "uid",
+	}, testr.New(t), func(snapshot.Notice) {})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(connection.Close)
+	NewWithT(t).Eventually(connection.Health).WithTimeout(deadline.For(30 * time.Second)).Should(Satisfy(rabbit.Health.Usable))
+	topologytest.Equal(t, "error of Apply", nil, connection.Apply(t.Context(), whole))
+	leads.Store(false)
+	err = connection.Remove(t.Context(), connection.Health().Cluster.Key(), rabbit.Removal{Queues: []string{"orders"}})
+	topologytest.Equal(t, "is not the leader", true, errors.Is(err, brokererr.ErrNotLeader))
+	topologytest.Equal(t, "vhost", there, side{Broker: connection}.observe(t))
 }

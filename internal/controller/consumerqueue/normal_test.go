@@ -309,3 +309,17 @@ func TestReconcileNormalFails(t *testing.T) {
 		t.Errorf("error is %v", err)
 	}
 }
+
+// After its end, Warren could not delete what was declared through it.
+func TestNothingIsDeclaredThroughADeletedBrokerConnection(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, controllertest.NewConsumerQueue(t, threeQueues))
+	if err := w.api.Delete(t.Context(), w.connection()); err != nil {
+		t.Fatal(err)
+	}
+	w.mustReconcile()
+	ready := conditions.Ready(w.get().Status.Conditions)
+	topologytest.Equal(t, "reason", v1alpha1.ReasonConnectionNotReady, ready.Reason)
+	topologytest.Equal(t, "message", `BrokerConnection "default" is being deleted: nothing new is declared through it`, ready.Message)
+	topologytest.Equal(t, "declared", false, w.hasQueue("orders"))
+}

@@ -93,3 +93,29 @@ func TestAResultStaysUntilTheStatusHasIt(t *testing.T) {
 		})
 	}
 }
+
+// Two tasks of one ConsumerQueue would move the same messages in both directions.
+func TestARunningTaskIsNotReplaced(t *testing.T) {
+	t.Parallel()
+	enqueued, release := make(chan client.ObjectKey, 2), make(chan struct{})
+	tasks := newRecreationTasks(t.Context(), func(key client.ObjectKey) { enqueued <- key })
+	first := v1alpha1.RecreationStatus{ID: "a", Phase: v1alpha1.RecreationEmptying}
+	second := v1alpha1.RecreationStatus{ID: "b", Phase: v1alpha1.RecreationGivingBack}
+	begun := atomic.Int32{}
+	gives := func(context.Context, func(recreate.Progress)) phaseResult {
+		begun.Add(1)
+		return phaseResult{}
+	}
+	tasks.begin(controllertest.Orders, first, func(context.Context, func(recreate.Progress)) phaseResult {
+		<-release
+		return phaseResult{}
+	})
+	tasks.begin(controllertest.Orders, second, gives)
+	topologytest.Equal(t, "task", "a", tasks.get(controllertest.Orders, second).id)
+	close(release)
+	<-enqueued
+	tasks.begin(controllertest.Orders, second, gives)
+	<-enqueued
+	topologytest.Equal(t, "begun", 1, begun.Load())
+	topologytest.Equal(t, "task afterwards", "b", tasks.get(controllertest.Orders, second).id)
+}

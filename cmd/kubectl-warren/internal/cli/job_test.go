@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"strings"
 	"syscall"
 	"testing"
 
@@ -81,4 +82,25 @@ func TestARedriveAndAPurgeOfOneName(t *testing.T) {
 	kube := fakeSession(t, interceptor.Funcs{}, &v1alpha1.Redrive{ObjectMeta: same}, &v1alpha1.Purge{ObjectMeta: same})
 	_, err := kube.job(t.Context(), "same")
 	wantUsage(t, err, `there are a Redrive and a Purge "same": want redrive/same or purge/same`)
+}
+
+// Warren ignores changes of a job that has ended. A command that changes one must not print that it succeeded.
+func TestAJobThatHasEndedIsNotChanged(t *testing.T) {
+	t.Parallel()
+	redrive := &v1alpha1.Redrive{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "orders-1"},
+		Status: v1alpha1.RedriveStatus{JobStatus: v1alpha1.JobStatus{
+			CompletionTime: new(metav1.Now()),
+			Conditions:     []metav1.Condition{{Type: v1alpha1.ConditionReady, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonCompleted}},
+		}},
+	}
+	kube := fakeSession(t, interceptor.Funcs{}, redrive)
+	_, err := kube.patchJob(t.Context(), "redrive/orders-1", map[string]any{"suspend": true})
+	if err == nil || !strings.Contains(err.Error(), `"orders-1" has ended already`) {
+		t.Errorf("got %v", err)
+	}
+	now := &v1alpha1.Redrive{}
+	if err := kube.Get(t.Context(), client.ObjectKeyFromObject(redrive), now); err != nil || now.Spec.Suspend {
+		t.Errorf("suspended: %t, %v", now.Spec.Suspend, err)
+	}
 }

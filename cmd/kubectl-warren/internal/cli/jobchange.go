@@ -84,7 +84,8 @@ func (c *cluster) cancelJob(ctx context.Context, streams genericiooptions.IOStre
 		return err
 	}
 	if ended == nil {
-		printf(streams.ErrOut, "%s %q ends without this command.\n", cancelled.Noun(), cancelled.Name)
+		printf(streams.ErrOut, "%s %q is cancelled, but has not ended yet. This command no longer waits for it.\n",
+			cancelled.Noun(), cancelled.Name)
 		return &exit{code: exitStopped}
 	}
 	printf(streams.Out, "%s\n", readyText(*ended))
@@ -102,16 +103,21 @@ func (c *cluster) patchJob(ctx context.Context, argument string, fields map[stri
 	if err != nil {
 		return kube, jobs.Job{}, err
 	}
-	named, err := kube.job(ctx, argument)
+	changed, err := kube.patchJob(ctx, argument, fields)
+	return kube, changed, err
+}
+
+func (s session) patchJob(ctx context.Context, argument string, fields map[string]any) (jobs.Job, error) {
+	named, err := s.job(ctx, argument)
 	if err != nil {
-		return kube, jobs.Job{}, err
+		return jobs.Job{}, err
 	}
 	if named.Ended() {
-		return kube, jobs.Job{}, alreadyEnded(named)
+		return jobs.Job{}, alreadyEnded(named)
 	}
 	patch, err := json.Marshal(map[string]any{"spec": fields})
 	if err != nil {
-		return kube, jobs.Job{}, err
+		return jobs.Job{}, err
 	}
-	return kube, named, kube.Patch(ctx, named.Object, client.RawPatch(types.MergePatchType, patch))
+	return named, s.Patch(ctx, named.Object, client.RawPatch(types.MergePatchType, patch))
 }

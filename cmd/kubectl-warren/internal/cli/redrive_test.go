@@ -2,7 +2,9 @@ package cli
 
 import (
 	"errors"
+	"io"
 	"net/url"
+	"strings"
 	"testing"
 	"time"
 
@@ -205,5 +207,33 @@ func TestRemaining(t *testing.T) {
 	}
 	if got, want := paceOf(jobs.Of(redriveIn(t, "{total: 100, examined: 40, moved: 30}"))), (pace{true, 30, 60}); got != want {
 		t.Errorf("pace %v, want %v", got, want)
+	}
+}
+
+// Messages of a queue with a delivery limit cannot be counted. Only a command for all messages may continue without a count.
+func TestMessagesThatCannotBeCounted(t *testing.T) {
+	t.Parallel()
+	counted := jobs.Job{Namespace: "shop", Message: "a count could lose messages"}
+	spec := v1alpha1.RedriveSpec{ConsumerQueueRef: v1alpha1.LocalObjectReference{Name: "orders"}}
+	selected, limited := spec, spec
+	selected.Selector, limited.MaxMessages = &v1alpha1.DeadLetterSelector{}, new(int32(5))
+	for name, test := range map[string]struct {
+		dryRun         string
+		spec           v1alpha1.RedriveSpec
+		question, want string
+	}{
+		"all messages":      {spec: spec, question: "Move all dead letters of ConsumerQueue orders to the main queue, 100 a second, one at a time, without a count?"},
+		"a dry run":         {dryRun: dryRunServer, spec: spec, want: "without --dry-run, --max-messages and flags that select messages"},
+		"selected messages": {spec: selected, want: "without --dry-run, --max-messages and flags that select messages"},
+		"some messages":     {spec: limited, want: "without --dry-run, --max-messages and flags that select messages"},
+	} {
+		command := redriveCommand{jobCommand: jobCommand{say: io.Discard, dryRun: test.dryRun}}
+		question, err := command.offerAll(counted, test.spec)
+		if question != test.question {
+			t.Errorf("%s: asks %q, want %q", name, question, test.question)
+		}
+		if (err != nil) != (test.want != "") || err != nil && !strings.HasSuffix(err.Error(), test.want) {
+			t.Errorf("%s: error %v, want %q", name, err, test.want)
+		}
 	}
 }

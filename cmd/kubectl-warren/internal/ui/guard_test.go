@@ -3,6 +3,7 @@ package ui
 import (
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"testing"
 )
 
@@ -46,5 +47,35 @@ func TestGuard(t *testing.T) {
 				t.Errorf("status %d, want %d: %s", recorder.Code, test.want, recorder.Body)
 			}
 		})
+	}
+}
+
+// Pages show dead letters, and move or delete them. So no other site may embed them or send the session, and no program keeps them.
+func TestHeadersOfEachAnswer(t *testing.T) {
+	t.Parallel()
+	g := newGuard("127.0.0.1:8080")
+	var cookies []string
+	for _, host := range []string{g.address, "rebound.example:8080"} {
+		for _, token := range []string{g.token, "guessed"} {
+			request := httptest.NewRequestWithContext(t.Context(), http.MethodGet, path("")+"?"+tokenParameter+"="+token, http.NoBody)
+			request.Host = host
+			recorder := httptest.NewRecorder()
+			g.protect(http.NotFoundHandler()).ServeHTTP(recorder, request)
+			for name, want := range map[string]string{
+				"Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; " +
+					"form-action 'self'; base-uri 'none'; frame-ancestors 'none'",
+				"X-Content-Type-Options": "nosniff", "X-Frame-Options": "DENY", "Referrer-Policy": "same-origin",
+				"Cross-Origin-Opener-Policy": "same-origin", "Cross-Origin-Resource-Policy": "same-origin", "Cache-Control": "no-store",
+			} {
+				if got := recorder.Header().Get(name); got != want {
+					t.Errorf("status %d: %s is %q, want %q", recorder.Code, name, got, want)
+				}
+			}
+			cookies = append(cookies, recorder.Header().Values("Set-Cookie")...)
+		}
+	}
+	want := []string{cookieName + "=" + g.session + "; Path=" + path("") + "; HttpOnly; SameSite=Strict"}
+	if !slices.Equal(cookies, want) {
+		t.Errorf("cookies %q, want %q", cookies, want)
 	}
 }
