@@ -54,7 +54,7 @@ const (
 	AdvisoryReasonPolicy AdvisoryReason = "Policy"
 	// AdvisoryReasonOperatorPolicy: an operator policy applies to the queue.
 	AdvisoryReasonOperatorPolicy AdvisoryReason = "OperatorPolicy"
-	// AdvisoryReasonPolicyMayApply: Warren cannot tell whether the pattern of a policy matches the queue.
+	// AdvisoryReasonPolicyMayApply: Warren cannot determine whether the pattern of a policy matches the queue.
 	AdvisoryReasonPolicyMayApply AdvisoryReason = "PolicyMayApply"
 	// AdvisoryReasonSharedVHost: another instance of Warren works on the vhost.
 	AdvisoryReasonSharedVHost AdvisoryReason = "SharedVHost"

@@ -135,7 +135,7 @@ const (
 	// ReasonMoreThanExpected: more messages match than spec.expectedAtMost, and none was deleted.
 	ReasonMoreThanExpected = "MoreThanExpected"
 	// ReasonInterrupted: the manager stopped, or lost its connection, while the Purge deleted messages. The number of deleted messages
-	// is unknown.
+	// is known only as a range: from status.deleted to status.atMost.
 	ReasonInterrupted = "Interrupted"
 	// ReasonTooManyFailures: spec.maxFailures messages could not be moved.
 	ReasonTooManyFailures = "TooManyFailures"

@@ -34,7 +34,8 @@ type RecreationSpec struct {
 	// +optional
 	MaxReadyMessages *int32 `json:"maxReadyMessages,omitempty"`
 
-	// settleTimeout is how long Warren tries to prove that the queue is empty; 2m if not given. Then it restores the old queue.
+	// settleTimeout is how long Warren tries to prove that the queue is empty; 2m if not given. If the proof fails, Warren restores the
+	// old queue.
 	// +kubebuilder:validation:XValidation:rule="!isDuration(self) || (lengthOf(self) >= 10000 && lengthOf(self) <= 600000)",message="must be between 10s and 10m"
 	// +optional
 	SettleTimeout Duration `json:"settleTimeout,omitempty"`

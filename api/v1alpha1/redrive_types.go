@@ -23,8 +23,8 @@ type RedriveSpec struct {
 	// +optional
 	Selector *DeadLetterSelector `json:"selector,omitempty"`
 
-	// maxMessages is the largest number of messages that are moved. A Redrive also reads no more messages than were ready when it
-	// began.
+	// maxMessages is the largest number of messages that are moved. A Redrive also examines no more messages than the
+	// dead-letter queue held when it began.
 	// +kubebuilder:validation:Minimum=1
 	// +optional
 	MaxMessages *int32 `json:"maxMessages,omitempty"`

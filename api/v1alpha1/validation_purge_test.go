@@ -50,7 +50,7 @@ var purgeRules = map[string]rule{
 			upTo5(`rate: 0`): badRate, upTo5(`rate: 100001`): badRate, upTo5(`rate: unlimited`): badRate, upTo5(`rate: "100"`): badRate,
 		},
 	},
-	"what may be changed may be changed at once": {
+	"all changeable fields in one update": {
 		from:     upTo5(`dryRun: true`),
 		accepted: eachUpTo5(`dryRun: true, rate: 1, suspend: true, cancel: true, ttlSecondsAfterFinished: 60`),
 		refused:  map[string]string{upTo5(`dryRun: false, rate: 1, suspend: true`): samePurge},

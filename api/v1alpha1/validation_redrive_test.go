@@ -132,7 +132,7 @@ var redriveRules = map[string]rule{
 			of(`maxFailures: 1001`): "spec.maxFailures: Invalid value: 1001: … should be less than or equal to 1000",
 		},
 	},
-	"what may be changed may be changed at once": {
+	"all changeable fields in one update": {
 		from:     of(`maxMessages: 5`),
 		accepted: ofEach(`maxMessages: 5, rate: 1, suspend: true, cancel: true, ttlSecondsAfterFinished: 60`),
 		refused:  map[string]string{of(`maxMessages: 6, rate: 1, suspend: true`): sameRedrive},

@@ -186,7 +186,7 @@ var consumerQueueRules = map[string]rule{
 			`deadLetter: {queue: {arguments: {x-expires: 1000}}}`:                           "spec.deadLetter.queue.arguments: Invalid value: … x-expires makes the broker delete an unused queue with its messages: remove x-expires",
 		},
 	},
-	"queue.arguments: not those with a field, nor those that follow from the spec": {refused: refusedArguments()},
+	"queue.arguments: none that has a field or follows from the spec": {refused: refusedArguments()},
 
 	"bindings: at most 64": {
 		accepted: []string{`bindings: []`, `bindings: ` + many(64, "{exchange: {name: e%d}}")},

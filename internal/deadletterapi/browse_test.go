@@ -114,7 +114,7 @@ func TestABrowseWaitsForItsTurn(t *testing.T) {
 		topologytest.Equal(t, "held by the job", 7, held)
 		entry.Leave()
 		_, err = h.takeTurn(t.Context(), found, true)
-		topologytest.Equal(t, "an export is too many all the same", true, apierrors.IsTooManyRequests(err))
+		topologytest.Equal(t, "an export is still too many", true, apierrors.IsTooManyRequests(err))
 		time.AfterFunc(time.Second, job.Leave)
 		entry, err = h.takeTurn(t.Context(), found, true)
 		topologytest.Equal(t, "error when the job has ended in time", nil, err)

@@ -232,7 +232,7 @@ func TestRefusals(t *testing.T) {
 		},
 		"groups by a header that no selector can name": {
 			path: ofShop + "/orders?groupBy=a%3Db",
-			want: refusal{400, metav1.StatusReasonBadRequest, `groupBy: no selector can name header "a=b", which has =, or begins or ends with !; name another one`, ""},
+			want: refusal{400, metav1.StatusReasonBadRequest, `groupBy: header "a=b" contains =, or begins or ends with !, so no selector can name it. Use another header`, ""},
 		},
 		"a list by an unknown field": {
 			path: ofShop + "?fieldSelector=spec.queue%3Dorders",

@@ -83,7 +83,8 @@ func parse(values url.Values, allowed []string) (query, error) {
 		*number.value = parsed
 	}
 	if q.groupBy = values.Get("groupBy"); !parameters.IsHeaderName(q.groupBy) {
-		return q, fmt.Errorf("groupBy: no selector can name header %q, which has =, or begins or ends with !; name another one", q.groupBy)
+		return q, fmt.Errorf("groupBy: header %q contains =, or begins or ends with !, so no selector can name it. Use another header",
+			q.groupBy)
 	}
 	distinct, err := parameters.Bool(values, "distinct")
 	if err != nil {

@@ -80,7 +80,7 @@ func tableOf(queues []v1alpha1.DeadLetterQueue, now time.Time) *metav1.Table {
 			{Name: "Counted", Type: "string", Description: "the age of the last count"},
 			{
 				Name: "Under way", Type: "string",
-				Description: "how many messages running Redrives and Purges have yet to examine, move or delete",
+				Description: "the number of messages that running Redrives and Purges have yet to examine, move or delete",
 			},
 		},
 		Rows: []metav1.TableRow{},

@@ -75,7 +75,7 @@ func takeSlot(slots *shares, namespace, verb string) (end func(), err error) {
 	default:
 		of = fmt.Sprintf(" of namespace %q", namespace)
 	}
-	return nil, tooMany(fmt.Sprintf("requests%s that %s have reached the maximum for now; try again", of, verb))
+	return nil, tooMany(fmt.Sprintf("too many requests%s that %s are under way; try again", of, verb))
 }
 
 func tooMany(message string) error { return apierrors.NewTooManyRequests(message, retrySoon) }

@@ -55,7 +55,7 @@ func TestAnswersAtATime(t *testing.T) {
 	}
 	status := func(path string) int { return w.get(path, "", &map[string]any{}).StatusCode }
 	tooMany := func(of string) refusal {
-		return refusal{429, metav1.StatusReasonTooManyRequests, "requests " + of + " have reached the maximum for now; try again", "1"}
+		return refusal{429, metav1.StatusReasonTooManyRequests, "too many requests " + of + " are under way; try again", "1"}
 	}
 	const messages = ofShop + "/orders/messages"
 	occupy(ofShop, ofShop)

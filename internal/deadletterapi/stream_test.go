@@ -203,7 +203,7 @@ func TestAnExportWaitsForASlot(t *testing.T) {
 		error    string
 	}{
 		"for less than a minute": {exportTurnTime - time.Second, true, ""},
-		"for a minute":           {exportTurnTime + 2*time.Second, false, "requests that browse queues have reached the maximum for now; try again"},
+		"for a minute":           {exportTurnTime + 2*time.Second, false, "too many requests that browse queues are under way; try again"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

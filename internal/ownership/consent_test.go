@@ -144,7 +144,7 @@ func left(t *testing.T, cq *v1alpha1.ConsumerQueue) *v1alpha1.ConsumerQueue {
 }
 
 // The cache may not show yet that the other ConsumerQueue has the queue.
-func TestConsentOfOneThatTheCacheDoesNotKnowToHold(t *testing.T) {
+func TestConsentOfAHolderThatTheCacheDoesNotShow(t *testing.T) {
 	t.Parallel()
 	own := older(at(t, "bank", "pay", `{queue: {name: pay}, deadLetter: {queue: {name: grave}}}`, false))
 	cached := at(t, "shop", "orders", withGrave, false)

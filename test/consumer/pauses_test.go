@@ -32,7 +32,7 @@ func outage(tb testing.TB) time.Duration {
 	return length
 }
 
-// While a dependency is down and 500 messages arrive each second, only those use an attempt that failed before the breaker opened.
+// While a dependency is down and 500 messages arrive each second, only messages that failed before the breaker opened use an attempt.
 func TestABreakerSavesAttemptsInAnOutage(t *testing.T) {
 	t.Parallel()
 	const threshold, prefetch, rate = 5, 20, 500

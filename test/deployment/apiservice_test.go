@@ -165,7 +165,7 @@ var _ = Describe("With config/apiservice, the dead-letter API is served by the A
 			{"the-viewer", missing, []string{"peek", "orders"}},
 			{"the-viewer", missing, []string{"export", "orders"}},
 			{"the-editor", missing, []string{"export", "orders"}},
-			{"the-viewer", "view is enough to read, edit to move dead letters", []string{"redrive", "orders", "--yes"}},
+			{"the-viewer", "moving dead letters needs the role edit", []string{"redrive", "orders", "--yes"}},
 			{"the-viewer", "deleting dead letters needs the role admin in the namespace; view is enough to list Purges", []string{"purge", "orders", "--expected-at-most=1", "--yes"}},
 		} {
 			Eventually(func() string {

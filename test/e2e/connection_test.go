@@ -113,7 +113,7 @@ var _ = Describe("A BrokerConnection", func() {
 
 		w.Queue("orders", `{bindings: [{exchange: {name: shop}, routingKeys: [order.placed]}], queue: {messageTTL: 1h}, recreatePolicy: WhenEmpty}`)
 		w.Eventually("orders", Condition("RecreationRequired", metav1.ConditionTrue, "RecreationBlocked"),
-			Condition("Ready", metav1.ConditionFalse, "RecreationBlocked"), Message(ContainSubstring("may not configure")))
+			Condition("Ready", metav1.ConditionFalse, "RecreationBlocked"), Message(ContainSubstring("lacks the configure permission")))
 		w.EventuallyReasons("orders", Not(ContainElement("RecreationStarted")))
 
 		w.Delete("orders")

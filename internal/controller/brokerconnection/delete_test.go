@@ -83,8 +83,8 @@ func TestFinalizersOfOtherControllersRemain(t *testing.T) {
 // A missing Secret may be created again meanwhile. An open connection shows the fences that remain, once it is refreshed.
 func TestTerminateABrokerConnectionWithoutItsSecret(t *testing.T) {
 	t.Parallel()
-	const may = `Policies named warren-fence-* and warren-recreate-* may exist in vhost "/". They may refuse all messages for their queues. ` +
-		`Warren removes them once it has a BrokerConnection to this vhost again. To remove them by hand, ` +
+	const may = `Policies named warren-fence-* and warren-recreate-* may exist in vhost "/". They can make their queues refuse all messages. ` +
+		`Warren removes them once a BrokerConnection leads to this vhost again. To remove them by hand, ` +
 		`run rabbitmqctl list_policies -p '/', then for each of them rabbitmqctl clear_policy -p '/' NAME`
 	stands := fencesStand("/", []string{"warren-fence-1"})
 	fenced := func(b *brokerstest.Broker) { b.LeaveFence(vhost.Policy{Name: "warren-fence-1"}) }

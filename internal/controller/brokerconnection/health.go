@@ -64,7 +64,7 @@ func connectedMessage(health rabbit.Health, virtualHost string) string {
 	return message
 }
 
-// reasonOf returns the reason why a connection fails. It is stalled if a user must fix it.
+// reasonOf returns the reason why a connection fails. The progress is Stalled if a user must fix the cause.
 func reasonOf(err error) (string, conditions.Progress) {
 	switch {
 	case errors.Is(err, brokererr.ErrAuthentication):

@@ -6,7 +6,7 @@ import (
 )
 
 // FenceWarning warns about fences whose BrokerConnection is gone. A command follows it.
-const FenceWarning = "They may refuse all messages for their queues. Warren removes them once it has a BrokerConnection to this vhost " +
+const FenceWarning = "They can make their queues refuse all messages. Warren removes them once a BrokerConnection leads to this vhost " +
 	"again. To remove them by hand, run"
 
 // FencesMayStand warns that fences may be left in a vhost, with the commands that remove them.

@@ -249,7 +249,7 @@ func TestConnectionsOfANamespaceAreLimited(t *testing.T) {
 	topologytest.Equal(t, "after one was closed", true, opens("shop", "younger", 101, rabbit.Config{}))
 }
 
-// A BrokerConnection that loses its connection to an older one is reconciled, to say so.
+// A BrokerConnection that loses its connection to an older one is reconciled, so that its status reports this.
 func TestTheYoungestConnectionIsReconciled(t *testing.T) {
 	t.Parallel()
 	pool := NewPool(nil, logr.Discard(), func(rabbit.Config, logr.Logger, func(snapshot.Notice)) (*Broker, error) {

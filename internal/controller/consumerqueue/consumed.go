@@ -47,9 +47,9 @@ func (v *vhostScope) deadLetterQueueConsumed() []v1alpha1.Advisory {
 		}
 		advisories = append(advisories, v1alpha1.Advisory{
 			Code: v1alpha1.AdvisoryDeadLetterQueueConsumed, Name: queue.Name,
-			Message: fmt.Sprintf("queue %q has consumers other than Warren. Warren can neither browse, move nor delete the messages that "+
-				"they hold, and messages that they return may change their order. Stop the consumers, unless they are meant to take dead "+
-				"letters away", queue.Name),
+			Message: fmt.Sprintf("queue %q has consumers other than Warren. Warren cannot browse, move or delete messages that these "+
+				"consumers hold. Messages that they return may change their order. Stop the consumers, unless they consume dead letters "+
+				"on purpose", queue.Name),
 		})
 	}
 	return advisories

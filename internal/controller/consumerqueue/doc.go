@@ -1,6 +1,6 @@
 // Package consumerqueue reconciles ConsumerQueues. Begin with controller.go.
 //
-//   - normal.go: a resource that is not deleted, until its BrokerConnection can be used
+//   - normal.go: a resource that is not being deleted, up to the check of its BrokerConnection
 //   - topology.go: from the spec to the status: compare, decide, claim (claim.go), apply, prune (prune.go)
 //   - report.go, summarize.go, events.go, statussize.go: what the status and Events report
 //   - scope.go: the steps without a broker, the write of the status, and the finalizer

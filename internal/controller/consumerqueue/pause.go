@@ -69,7 +69,7 @@ func (v *vhostScope) pauseConsumers(next plan.Recreation, moment plan.Moment, in
 		paused := plan.Paused(moment.Status, moment.Now, v.newRecreationID)
 		v.status.Recreation = &paused
 		v.addEvent(corev1.EventTypeNormal, eventConsumersPaused, "Recreate", fmt.Sprintf(
-			"asks the consumers of queue %q to pause until %s at the latest, through ConfigMap %q",
+			"Warren asks the consumers of queue %q to pause until %s at the latest. ConfigMap %q contains the request",
 			paused.Queue, paused.Pause.Until.UTC().Format(time.RFC3339), v.status.Contract.ConfigMap))
 		verdict.Again = slotAgain // to write the ConfigMap
 	}

@@ -660,7 +660,7 @@ func TestMessagesPastTheBindingsCountIfTheSwapFails(t *testing.T) {
 	topologytest.Equal(t, "reason", v1alpha1.BackOutPublishersPastBindings, w.get().Status.Recreation.LastResult.Reason)
 }
 
-// A delete that was sent cannot be taken back: whatever the user asks for, the new queue comes.
+// After the delete was sent, an abort has no effect: Warren declares the new queue.
 func TestARecreationGoesForwardAfterItsDelete(t *testing.T) {
 	t.Parallel()
 	w := newRecreationWorld(t, whenEmpty)

@@ -241,11 +241,11 @@ func (v *vhostScope) endOfPhase(status v1alpha1.RecreationStatus, result phaseRe
 	matters := result.err == nil || reason == recreate.PublishersPastBindings || !ended.Accepts
 	if past := result.past(); past > 0 && !isSwapped && matters {
 		ended.Outcome = plan.PhaseMessagesCame
-		advice := "make publishers use mandatory, then set spec.recreation.publishersPastBindings to Accept"
+		advice := "set the mandatory flag in these publishers, then set spec.recreation.publishersPastBindings to Accept"
 		if ended.Accepts {
-			advice = "make publishers publish through an exchange"
+			advice = "these publishers must publish through an exchange that the queue is bound to"
 		}
-		ended.Message = fmt.Sprintf("%s reached queue %q by its name, past its bindings: %s",
+		ended.Message = fmt.Sprintf("clients published %s to queue %q by its name, not through a binding: %s",
 			text.Count(past, "message"), status.Queue, advice)
 		return ended
 	}

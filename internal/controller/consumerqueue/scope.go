@@ -152,7 +152,7 @@ func (s *scope) removeFinalizer(ctx context.Context, kind, note string) error {
 		return fmt.Errorf("remove finalizer: %w", asStaleCache(err))
 	}
 	if note != "" && err == nil { // otherwise an earlier reconciliation removed the finalizer, and reported the note
-		log.FromContext(ctx).Info("Deleted; a part of the topology is retained at the broker", "retained", note)
+		log.FromContext(ctx).Info("Released the ConsumerQueue; objects of its topology are retained at the broker", "retained", note)
 		s.addEvent(kind, eventRetained, "Delete", note)
 	}
 	s.forget(s.key())

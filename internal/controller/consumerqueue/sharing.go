@@ -24,8 +24,8 @@ func (v *vhostScope) sharedDeadLetterQueue() []v1alpha1.Advisory {
 		}
 		advisories = append(advisories, v1alpha1.Advisory{
 			Code: v1alpha1.AdvisorySharedDeadLetterQueue, Name: queue.Name,
-			Message: fmt.Sprintf("other ConsumerQueues also use the dead-letter queue %q. A Redrive leaves parked messages without the "+
-				"header %s, because it cannot determine their ConsumerQueue. With spec.selector.unknownOrigin it moves such messages of "+
+			Message: fmt.Sprintf("other ConsumerQueues also use the dead-letter queue %q. A Redrive skips parked messages that lack the "+
+				"header %s, because it cannot determine their ConsumerQueue. With spec.selector.unknownOrigin it moves these messages for "+
 				"all ConsumerQueues. Set the header in the consumers, or give each ConsumerQueue its own dead-letter queue",
 				queue.Name, consumercontract.HeaderFailureQueue),
 		})

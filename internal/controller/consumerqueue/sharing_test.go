@@ -25,8 +25,8 @@ func TestSharedDeadLetterQueue(t *testing.T) {
 	t.Parallel()
 	shared := []v1alpha1.Advisory{{
 		Code: v1alpha1.AdvisorySharedDeadLetterQueue, Name: "grave",
-		Message: `other ConsumerQueues also use the dead-letter queue "grave". A Redrive leaves parked messages without the header ` +
-			"x-failure-queue, because it cannot determine their ConsumerQueue. With spec.selector.unknownOrigin it moves such messages of all " +
+		Message: `other ConsumerQueues also use the dead-letter queue "grave". A Redrive skips parked messages that lack the header ` +
+			"x-failure-queue, because it cannot determine their ConsumerQueue. With spec.selector.unknownOrigin it moves these messages for all " +
 			"ConsumerQueues. Set the header in the consumers, or give each ConsumerQueue its own dead-letter queue",
 	}}
 	synced := func(name, spec string) *v1alpha1.ConsumerQueue { return controllertest.Synced(t, name, spec, "") }

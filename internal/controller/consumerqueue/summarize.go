@@ -87,7 +87,8 @@ func readiness(
 	case len(open) > 0 && policy == v1alpha1.DriftPolicyReport:
 		return conditions.False(v1alpha1.ReasonDrifted, describeChanges(open)), conditions.Stalled
 	case comparison.Upgraded && slices.ContainsFunc(open, acts):
-		message := fmt.Sprintf("%s. Until then nothing new is declared, and sources only if nothing else is missing: %s",
+		message := fmt.Sprintf("%s. Until the recreation, Warren declares no new object, except sources if nothing else is "+
+			"missing. Differences: %s",
 			recreationMessage(comparison.Changes, nil), describeChanges(open))
 		return conditions.False(v1alpha1.ReasonRecreationRequired, message), conditions.Stalled
 	case len(open) > 0:

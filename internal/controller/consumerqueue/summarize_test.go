@@ -344,7 +344,8 @@ func TestSummarizeNewObjectsAfterAnUpgrade(t *testing.T) {
 	got := summarize(played.Comparison, played.Known, v1alpha1.DriftPolicyCorrect, nil)
 	const missing = `fanout exchange "events" is missing; queue "orders" is not bound to exchange "events" with routing key ""`
 	topologytest.Equal(t, "ready", conditions.False(v1alpha1.ReasonRecreationRequired,
-		`queue "dlq" must be recreated: x-delivery-limit is not set, should be -1. Until then nothing new is declared, and sources only if nothing else is missing: `+missing),
+		`queue "dlq" must be recreated: x-delivery-limit is not set, should be -1. Until the recreation, Warren declares no new object, `+
+			`except sources if nothing else is missing. Differences: `+missing),
 		got.ready, comparingVerdicts)
 	topologytest.Equal(t, "progress", conditions.Stalled, got.progress)
 	topologytest.Equal(t, "drifted", conditions.True(v1alpha1.ReasonDrifted, missing), *got.drifted, comparingVerdicts)

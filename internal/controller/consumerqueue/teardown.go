@@ -49,7 +49,7 @@ type teardown struct {
 }
 
 // run deletes delay tiers and the main queue together, then dead-letter queues, then exchanges. It returns the retained objects. After
-// an error nothing more is deleted in this reconciliation; isFinal reports whether to retry.
+// an error nothing more is deleted in this reconciliation; isFinal reports whether a retry cannot help.
 func (t *teardown) run(ctx context.Context) ([]plan.Retained, error) {
 	observed := t.observe()
 	here := ownership.Location{Cluster: vhost.ClusterOf(observed.Cluster), VHost: t.connection.VHost()}
@@ -130,8 +130,8 @@ func (t *teardown) deleteWorkQueues(ctx context.Context, observed vhost.Observed
 	_, exists := observed.Queues[main]
 	switch {
 	case exists && !withMessages && !slices.Contains(step.WorkQueues, main):
-		return fmt.Errorf("%w: Warren did not declare main queue %q, or another ConsumerQueue shares it. Warren retains it with "+
-			"everything that it needs", errNeeded, main)
+		return fmt.Errorf("%w: Warren did not declare main queue %q, or another ConsumerQueue shares it. Warren retains the queue and "+
+			"the objects that it needs", errNeeded, main)
 	case step.FeedingQueue != "":
 		return fmt.Errorf("%w: queue %q dead-letters to this topology", errNeeded, step.FeedingQueue)
 	case len(step.WorkQueues) == 0:
@@ -327,7 +327,7 @@ func (t *teardown) checkRedeclared(observed vhost.Observed) error {
 	case queue == "":
 		return nil
 	case since < deletedListingLag:
-		return fmt.Errorf("queue %q was deleted, and the broker lists it. "+
+		return fmt.Errorf("queue %q was deleted, but the broker still lists it. "+
 			"The list may be old, or another client has declared the queue again", queue)
 	}
 	return fmt.Errorf("%w: queue %q was deleted, and another client declared it again", errNeeded, queue)

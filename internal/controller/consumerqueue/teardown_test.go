@@ -465,12 +465,12 @@ func TestADeletionWithoutAStatus(t *testing.T) {
 			},
 			remains: all,
 			events: retained(corev1.EventTypeWarning, `exchange "dlx"; queue "orders.retry.30s"; queue "dlq"; queue "orders": still needed: `+
-				`Warren did not declare main queue "orders", or another ConsumerQueue shares it. Warren retains it with everything that it needs`),
+				`Warren did not declare main queue "orders", or another ConsumerQueue shares it. Warren retains the queue and the objects that it needs`),
 		},
 		"driftPolicy is Report": {
 			policy: ", driftPolicy: Report", remains: all,
 			events: retained(corev1.EventTypeWarning, `exchange "dlx"; queue "orders"; queue "orders.retry.30s"; queue "dlq": still needed: `+
-				`Warren did not declare main queue "orders", or another ConsumerQueue shares it. Warren retains it with everything that it needs`),
+				`Warren did not declare main queue "orders", or another ConsumerQueue shares it. Warren retains the queue and the objects that it needs`),
 		},
 		"deletionPolicy is Retain": {
 			policy: ", deletionPolicy: Retain", remains: all,

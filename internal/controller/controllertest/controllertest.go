@@ -173,7 +173,8 @@ func ConnectedTo(namespace, name, cluster, vhostName string) *v1alpha1.BrokerCon
 	}
 }
 
-// Synced returns a ConsumerQueue whose status is in sync with the spec in was. If spec is not empty, it is the current spec instead.
+// Synced returns a ConsumerQueue whose status matches the spec was. If spec is not empty, it replaces was as the current spec, and the
+// status still matches was.
 func Synced(t testing.TB, name, was, spec string) *v1alpha1.ConsumerQueue {
 	t.Helper()
 	cq := Named(t, "shop", name, was)

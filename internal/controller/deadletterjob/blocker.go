@@ -84,7 +84,7 @@ func limitWait(blocker Blocker, job Job, now time.Time) Blocker {
 		blocker.Retry = min(blocker.Retry, left)
 		return blocker
 	}
-	return *failed(blocker.Ready.Reason, "%s: waited %s. Create the ConsumerQueue, then another %s",
+	return *failed(blocker.Ready.Reason, "%s, and Warren has waited %s for a ConsumerQueue of this name. Create it, then create another %s",
 		blocker.Ready.Message, contract.Duration(missingBudget), job.Kind)
 }
 

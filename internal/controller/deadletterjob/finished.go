@@ -26,8 +26,8 @@ func (s *scope) checkFinishedBefore(ctx context.Context) (*Blocker, error) {
 	}
 	if at, found := s.before.GetAnnotations()[v1alpha1.CompletedAtAnnotation]; found {
 		return completed(v1alpha1.ReasonAlreadyFinished,
-			"did nothing: the annotation %s says that this %s finished at %.64q. To run it again, create it under another name and "+
-				"without the annotation", v1alpha1.CompletedAtAnnotation, s.Kind, at), nil
+			"Warren did nothing, because the annotation %s says that this %s finished at %.64q. To run it again, create it "+
+				"under another name and without the annotation", v1alpha1.CompletedAtAnnotation, s.Kind, at), nil
 	}
 	cq, err := s.recordOf(ctx, s.before)
 	if cq == nil || err != nil {
@@ -39,7 +39,7 @@ func (s *scope) checkFinishedBefore(ctx context.Context) (*Blocker, error) {
 		return nil, nil
 	}
 	return completed(v1alpha1.ReasonAlreadyFinished,
-		"did nothing: %s %q with the same spec finished at %s. To run it again, create it under another name",
+		"Warren did nothing, because %s %q with the same spec finished at %s. To run it again, create it under another name",
 		s.Kind, own.Name, cq.Status.FinishedJobs[at].CompletionTime.UTC().Format(time.RFC3339)), nil
 }
 

@@ -203,7 +203,7 @@ func TestARedriveReportsWhyItDidNothing(t *testing.T) {
 	completed := w.finish().Status.CompletionTime.UTC().Format(time.RFC3339)
 	w.createAgain(redriveOf("again", 1, func(r *v1alpha1.Redrive) { r.Spec.ConsumerQueueRef.Name = "orders" }))
 	redrive := w.reconcile()
-	topologytest.Equal(t, "message", `did nothing: Redrive "again" with the same spec finished at `+completed+
+	topologytest.Equal(t, "message", `Warren did nothing, because Redrive "again" with the same spec finished at `+completed+
 		`. To run it again, create it under another name`, redrive.Status.Conditions[0].Message)
 	topologytest.Equal(t, "moved", true, redrive.Status.Moved == nil)
 	topologytest.Equal(t, "finished jobs", 1, len(w.consumerQueue().Status.FinishedJobs))
@@ -213,7 +213,7 @@ func TestARedriveReportsWhyItDidNothing(t *testing.T) {
 		r.Annotations = map[string]string{"messaging.warren.dev/completed-at": completed}
 	})
 	w.createAgain(restored)
-	topologytest.Equal(t, "message of a restored Redrive", `did nothing: the annotation messaging.warren.dev/completed-at says that this `+
+	topologytest.Equal(t, "message of a restored Redrive", `Warren did nothing, because the annotation messaging.warren.dev/completed-at says that this `+
 		`Redrive finished at "`+completed+`". To run it again, create it under another name and without the annotation`,
 		w.reconcile().Status.Conditions[0].Message)
 }

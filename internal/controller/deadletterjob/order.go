@@ -29,9 +29,9 @@ func (s *scope) acquireTurn(ctx context.Context, m Move) (why string, queued boo
 			return "", false, statuswriter.ErrStaleCache
 		}
 		if isBlocked(first) {
-			return fmt.Sprintf("%s %q comes first, but cannot continue (%s). This %s could delete the messages that it should move. "+
-				"Fix the cause, or cancel or delete the %s",
-				first.Kind, first.GetName(), conditions.Ready(first.Status.Conditions).Reason, s.Kind, first.Kind), true, nil
+			return fmt.Sprintf("%s %q comes first, but cannot continue (%s). This %s waits, because it could delete messages that the %s "+
+				"should move. Fix the cause, or cancel or delete the %s",
+				first.Kind, first.GetName(), conditions.Ready(first.Status.Conditions).Reason, s.Kind, first.Kind, first.Kind), true, nil
 		}
 		return fmt.Sprintf("%s %q comes first, and has not ended", first.Kind, first.GetName()), true, nil
 	}
@@ -142,7 +142,8 @@ func (s *scope) overtaken(kind Kind, other client.ObjectKey) *Blocker {
 		name = fmt.Sprintf("a %s in another namespace", kind)
 	}
 	return failed(v1alpha1.ReasonIncomplete,
-		"%s; %s may have taken messages of queue %q since, so the counted messages are no longer known. Create another %s for the rest",
+		"%s; %s may have taken messages of queue %q meanwhile, so Warren cannot know which counted messages remain. Create "+
+			"another %s for the rest",
 		s.work.Summary(), name, s.status.Source, s.Kind)
 }
 

@@ -128,7 +128,7 @@ func TestAPurgeWaitsForARedriveWhoseDestinationIsMissing(t *testing.T) {
 	w.Reconcile()
 	topologytest.Equal(t, "conditions", "Ready=Unknown Queued Reconciling=True Queued ", w.ready())
 	topologytest.Equal(t, "message",
-		`Redrive "older" comes first, but cannot continue (DestinationMissing). This Purge could delete the messages that it should move. `+
+		`Redrive "older" comes first, but cannot continue (DestinationMissing). This Purge waits, because it could delete messages that the Redrive should move. `+
 			`Fix the cause, or cancel or delete the Redrive`, conditions.Ready(w.get().Status.Conditions).Message)
 }
 

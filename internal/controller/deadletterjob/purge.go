@@ -96,9 +96,9 @@ func (w *purgeWork) RecordIntent() {
 func (w *purgeWork) RunningCondition(progress mover.Progress, m Move) conditions.Value {
 	if w.isCounted() {
 		return runningCondition(progress, v1alpha1.ReasonDeleting, fmt.Sprintf(
-			"deletes %s of queue %q", text.Count(*w.status.Matched, "message"), m.Queue.Name))
+			"deleting %s of queue %q", text.Count(*w.status.Matched, "message"), m.Queue.Name))
 	}
-	return runningCondition(progress, v1alpha1.ReasonCounting, fmt.Sprintf("counts the messages of queue %q that match", m.Queue.Name))
+	return runningCondition(progress, v1alpha1.ReasonCounting, fmt.Sprintf("counting the messages of queue %q that match", m.Queue.Name))
 }
 
 func (w *purgeWork) Summary() string { return purgeSummary(w.status) }

@@ -50,8 +50,8 @@ func afterDeletion(status *v1alpha1.PurgeStatus, hidden unseen) *Blocker {
 
 // interruption describes a deletion whose count of deleted messages is uncertain.
 func interruption(status *v1alpha1.PurgeStatus) string {
-	return fmt.Sprintf("the manager or its connection ended while Warren was deleting messages: %s of queue %q are "+
-		"deleted. Count the remaining messages, then create another Purge", rangeText(&status.JobStatus, status.Deleted), status.Source)
+	return fmt.Sprintf("the manager or its connection ended while Warren was deleting messages of queue %q: %s of them are "+
+		"deleted. Count the remaining messages, then create another Purge", status.Source, rangeText(&status.JobStatus, status.Deleted))
 }
 
 func purgeSummary(status *v1alpha1.PurgeStatus) string {

@@ -323,8 +323,8 @@ func TestOutcomeOfADeletion(t *testing.T) {
 		"the connection was cut": {
 			mover.Progress{Moved: 4, Unsure: 2},
 			mover.ErrInterrupted, "Ready=False Interrupted Stalled=True Interrupted Failed=True Interrupted ",
-			"the manager or its connection ended while Warren was deleting messages: at least 2 and at most 4 of queue " +
-				"\"orders.dlq\" are deleted. Count the remaining messages, then create another Purge", 2,
+			"the manager or its connection ended while Warren was deleting messages of queue " +
+				"\"orders.dlq\": at least 2 and at most 4 of them are deleted. Count the remaining messages, then create another Purge", 2,
 		},
 		"a message cannot be delivered": {
 			mover.Progress{Moved: 1}, mover.ErrUnreadable, "Ready=False UnreadableMessage Stalled=True UnreadableMessage Failed=True UnreadableMessage ", "", 1,

@@ -28,10 +28,10 @@ func recordRedrive(status *v1alpha1.RedriveStatus, task Task) {
 }
 
 func (w *redriveWork) RunningCondition(progress mover.Progress, m Move) conditions.Value {
-	message := fmt.Sprintf("moves messages from queue %q", m.Queue.Name)
+	message := fmt.Sprintf("moving messages from queue %q", m.Queue.Name)
 	switch {
 	case w.job.DryRun:
-		message = fmt.Sprintf("examines the messages of queue %q", m.Queue.Name)
+		message = fmt.Sprintf("examining the messages of queue %q", m.Queue.Name)
 	case m.Destination != "":
 		message += fmt.Sprintf(" to queue %q", m.Destination)
 	}
@@ -50,7 +50,7 @@ func redriveOutcome(status *v1alpha1.RedriveStatus, dryRun bool, limit *int32, h
 			"Create another Redrive when the destination accepts messages",
 			redriveSummary(status, dryRun), conditions.ErrorSummary(err), status.Source)
 	case errors.Is(err, mover.ErrUnknownReturn):
-		return failed(v1alpha1.ReasonUnknownReturn, "%s; %s, so Warren cannot tell which messages arrived. "+
+		return failed(v1alpha1.ReasonUnknownReturn, "%s; %s, so Warren cannot determine which messages arrived. "+
 			"Create another Redrive, and report a defect", redriveSummary(status, dryRun), conditions.ErrorSummary(err))
 	case err != nil:
 		return taskFailed(Redrive, &status.JobStatus, redriveSummary(status, dryRun), err)

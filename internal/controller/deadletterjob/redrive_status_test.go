@@ -49,10 +49,10 @@ func TestRunningCondition(t *testing.T) {
 		detail, to string
 		want       conditions.Value
 	}{
-		"the move has not begun":                    {"", "", "orders", conditions.Unknown("Moving", `moves messages from queue "orders.dlq" to queue "orders"`)},
-		"the move moves messages to one queue":      {mover.Moving, "", "orders", conditions.Unknown("Moving", `moves messages from queue "orders.dlq" to queue "orders"`)},
-		"the move moves messages to several queues": {mover.Moving, "", "", conditions.Unknown("Moving", `moves messages from queue "orders.dlq"`)},
-		"the move connects":                         {mover.Connecting, "", "orders", conditions.Unknown("Moving", `moves messages from queue "orders.dlq" to queue "orders"`)},
+		"the move has not begun":                    {"", "", "orders", conditions.Unknown("Moving", `moving messages from queue "orders.dlq" to queue "orders"`)},
+		"the move moves messages to one queue":      {mover.Moving, "", "orders", conditions.Unknown("Moving", `moving messages from queue "orders.dlq" to queue "orders"`)},
+		"the move moves messages to several queues": {mover.Moving, "", "", conditions.Unknown("Moving", `moving messages from queue "orders.dlq"`)},
+		"the move connects":                         {mover.Connecting, "", "orders", conditions.Unknown("Moving", `moving messages from queue "orders.dlq" to queue "orders"`)},
 		"the move cannot connect":                   {mover.Connecting, "refused", "orders", conditions.Unknown("BrokerUnreachable", "cannot connect: refused")},
 		"the destination is full":                   {mover.DestinationFull, "queue full", "orders", conditions.Unknown("DestinationFull", "queue full")},
 		"the broker blocks publishers":              {mover.Blocked, "low on memory", "orders", conditions.Unknown("Blocked", "low on memory")},
@@ -67,7 +67,7 @@ func TestRunningCondition(t *testing.T) {
 		topologytest.Equal(t, "reason of "+string(state), reason, valueOf(state, "why", "").Reason)
 	}
 	dry := newRedriveWork(redriveOf("count", 1, func(r *v1alpha1.Redrive) { r.Spec.DryRun = true }), nil)
-	topologytest.Equal(t, "message of a dry run", `examines the messages of queue "orders.dlq"`,
+	topologytest.Equal(t, "message of a dry run", `examining the messages of queue "orders.dlq"`,
 		dry.RunningCondition(mover.Progress{}, Move{Queue: QueueKey{Name: "orders.dlq"}, Destination: "orders"}).Message)
 }
 

@@ -733,11 +733,11 @@ func TestARedriveForAConsumerQueueThatDoesNotExistFailsAfterAMinute(t *testing.T
 	for name, test := range map[string]struct{ spec, message string }{
 		"the ConsumerQueue of the dead letters": {
 			`{consumerQueueRef: {name: gone}}`,
-			`ConsumerQueue "gone" not found: waited 1m. Create the ConsumerQueue, then another Redrive`,
+			`ConsumerQueue "gone" not found, and Warren has waited 1m for a ConsumerQueue of this name. Create it, then create another Redrive`,
 		},
 		"the ConsumerQueue of the destination": {
 			`{consumerQueueRef: {name: orders}, destination: {type: ConsumerQueue, consumerQueueRef: {name: gone}}}`,
-			`ConsumerQueue "gone" not found: waited 1m. Create the ConsumerQueue, then another Redrive`,
+			`ConsumerQueue "gone" not found, and Warren has waited 1m for a ConsumerQueue of this name. Create it, then create another Redrive`,
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

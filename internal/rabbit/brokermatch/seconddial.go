@@ -58,7 +58,8 @@ func (d Dialer) verifySameCluster(ctx context.Context, channels *amqpconn.Pool, 
 			return d.Errs.OfOperation(err)
 		}
 	case declared && errors.Is(err, brokererr.ErrNotFound), err == nil && main.Name != l.Name:
-		return d.Errs.Fail(brokererr.ErrOtherCluster, "two AMQP connections lead to two brokers")
+		return d.Errs.Fail(brokererr.ErrOtherCluster,
+			"two AMQP connections lead to two brokers: use an address that leads to one cluster")
 	case err != nil:
 		return err
 	}

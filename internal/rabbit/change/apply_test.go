@@ -85,7 +85,7 @@ func TestApplyReportsEachObject(t *testing.T) {
 			{brokererr.ErrPreconditionFailed, "declare", vhost.ExchangeID("events"), "inequivalent arg 'type' for exchange 'events'"},
 			{brokererr.ErrAccessRefused, "declare", vhost.ExchangeID("amq.mine"), "reserved prefix"},
 			{brokererr.ErrPreconditionFailed, "declare", vhost.QueueID("other"), "inequivalent arg 'x-message-ttl' for queue 'other'"},
-			{brokererr.ErrTooLarge, "declare", vhost.QueueID(strings.Repeat("ü", 128)), "256 bytes exceed the AMQP limit of 255"},
+			{brokererr.ErrTooLarge, "declare", vhost.QueueID(strings.Repeat("ü", 128)), "a name or routing key has 256 bytes, and AMQP allows 255"},
 			{brokererr.ErrNotFound, "bind", topology.Binding{Source: "foreign", Destination: "fine", RoutingKey: "k"}.ID(), `bind queue "fine" to exchange "foreign" with routing key "k"`},
 		}
 		failures := objectErrors(t, err)

@@ -23,7 +23,8 @@ const (
 func (o operation) fits(frameMax int) error {
 	for _, name := range o.names {
 		if len(name) > vhost.MaxNameLength {
-			return fmt.Errorf("%w: %d bytes exceed the AMQP limit of %d", brokererr.ErrTooLarge, len(name), vhost.MaxNameLength)
+			return fmt.Errorf("%w: a name or routing key has %d bytes, and AMQP allows %d",
+				brokererr.ErrTooLarge, len(name), vhost.MaxNameLength)
 		}
 	}
 	for _, name := range o.arguments.Keys() {

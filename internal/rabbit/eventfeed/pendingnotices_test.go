@@ -51,7 +51,7 @@ func TestPendingNotices(t *testing.T) {
 			}
 			got := u.Take(200*time.Millisecond, func() { overdue <- u.TakeAll() })
 			if test.told == got.Empty() {
-				t.Fatalf("told at once: %v", got)
+				t.Fatalf("sent immediately: %v", got)
 			}
 			if !test.told {
 				select {

@@ -241,7 +241,7 @@ func (c *Client) refused(response *http.Response) error {
 	case response.StatusCode == http.StatusForbidden:
 		return c.errs.Fail(brokererr.ErrAccessRefused, "%s: %s", user, answer.Reason)
 	case answer.Reason == "vhost_not_found", response.StatusCode == http.StatusNotFound && answer.Error != "":
-		return c.errs.Fail(brokererr.ErrVHostNotFound, "%q, or %s has no access to it", c.VHost, user)
+		return c.errs.Fail(brokererr.ErrVHostNotFound, "vhost %q does not exist, or %s has no access to it", c.VHost, user)
 	case answer.Reason != "":
 		return c.errs.Fail(brokererr.ErrUnreachable, "answered %s: %s", response.Status, answer.Reason)
 	}

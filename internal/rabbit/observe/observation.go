@@ -185,7 +185,7 @@ func (v *view) refresh(ctx context.Context, errs brokererr.Errors, demand demand
 	})
 	if !held && ctx.Err() == nil {
 		reasons := []error{brokererr.ErrTimeout, errReadByAnother}
-		err = errs.Because(reasons, fmt.Sprintf("%v: waiting for another connection that reads the vhost", brokererr.ErrTimeout))
+		err = errs.Because(reasons, fmt.Sprintf("%v: another connection is still reading vhost %q", brokererr.ErrTimeout, errs.VHost))
 	}
 	return began, err
 }

@@ -71,7 +71,7 @@ func TestSilenceIsNoticed(t *testing.T) {
 		{name: "all bindings of the event exchange are removed", happens: removeEventBindings, reason: noEvent},
 		{name: "the plugin is disabled", happens: disableEvents, reason: enablePlugin, remedy: enableEvents},
 		{
-			name: "the plugin is disabled and enabled at once", happens: restartEvents,
+			name: "the plugin is disabled and immediately enabled", happens: restartEvents,
 			reason: SatisfyAny(noEvent, enablePlugin), // a marker may fail in between
 		},
 		{name: "the node takes the exchange for unbound", happens: muteEvents, reason: noEvent},

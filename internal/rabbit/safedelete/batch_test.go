@@ -47,7 +47,7 @@ func TestDeadlineOfABatch(t *testing.T) {
 	}
 }
 
-// A policy that overrides the fence lets messages in, or makes the queue drop them.
+// A policy that overrides the fence makes the queue accept messages, or drop them.
 func TestPoliciesThatOverrideAFence(t *testing.T) {
 	t.Parallel()
 	own := fence.Name{Owner: "mine", Begun: time.Now()}.String("orders")

@@ -81,11 +81,11 @@ func TestTheFirstOfABatchWaitsForOthers(t *testing.T) {
 	b := newBatcher(nil)
 	b.waiting = []*group{{queues: []string{"a"}, since: time.Now()}}
 	if groups, left := b.next(); groups != nil || left <= 0 || left > gathering {
-		t.Errorf("%d groups at once, and %v left", len(groups), left)
+		t.Errorf("%d groups together, and %v left", len(groups), left)
 	}
 	b.running = 3
 	if groups, left := b.next(); groups != nil || left <= gathering || left > 4*gathering {
-		t.Errorf("%d groups at once, and %v left while others are under way", len(groups), left)
+		t.Errorf("%d groups together, and %v left while others are under way", len(groups), left)
 	}
 }
 

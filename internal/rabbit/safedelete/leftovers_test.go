@@ -153,7 +153,7 @@ func TestFencesOfOtherProcesses(t *testing.T) {
 		connection := rabbittest.ConnectedWith(t, config, patient)
 		g := NewWithT(t)
 		g.Eventually(vh.Policies).WithTimeout(rabbittest.Within).WithPolling(10*time.Millisecond).
-			Should(ConsistOf(live, dead), "what a process of the same owner left behind is taken down at once")
+			Should(ConsistOf(live, dead), "what a process of the same owner left behind is taken down immediately")
 		length := int64(0)
 		g.Eventually(func() []string {
 			length++
@@ -496,7 +496,7 @@ func abandon(t *testing.T, config rabbit.Config, step string, queues ...string) 
 	connection.Close()
 }
 
-// impatient treats a fence as left behind as soon as a second refresh shows it, and lets RabbitMQ delete a queue for the given time.
+// impatient treats a fence as left behind as soon as a second refresh shows it, and permits RabbitMQ the given time to delete a queue.
 func impatient(vanish time.Duration) timing.Timeouts {
 	quick := rabbittest.Unpaced()
 	quick.Leftover, quick.Vanish = 100*time.Millisecond, vanish

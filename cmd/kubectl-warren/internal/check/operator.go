@@ -103,7 +103,7 @@ func skew(object, manager, plugin string) Result {
 		result.Remedy = "If they are not built from the same commit, install the release of kubectl warren that belongs to the manager."
 	case of.Major() != by.Major() || max(of.Minor(), by.Minor())-min(of.Minor(), by.Minor()) > 1:
 		result.State = Warning
-		result.Message += ": they may differ by one minor version"
+		result.Message += ": a difference of more than one minor version is not supported"
 		result.Remedy = "Install kubectl warren of the manager's version: " + docs + "kubectl-warren/#install"
 	}
 	return result

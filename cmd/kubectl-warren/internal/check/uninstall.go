@@ -124,7 +124,7 @@ func connectionWaits(bc *v1alpha1.BrokerConnection, queues []v1alpha1.ConsumerQu
 
 // beingDeleted describes a deletion that has begun.
 func beingDeleted(object metav1.ObjectMeta, conditions []metav1.Condition) (message, remedy string) {
-	message = "it was deleted at " + object.DeletionTimestamp.UTC().Format(time.RFC3339) + ", and waits for Warren"
+	message = "its deletion was requested at " + object.DeletionTimestamp.UTC().Format(time.RFC3339) + ", and waits for Warren"
 	if ready := meta.FindStatusCondition(conditions, v1alpha1.ConditionReady); ready != nil {
 		message += ": " + ready.Message
 	}

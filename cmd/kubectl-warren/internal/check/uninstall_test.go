@@ -111,7 +111,7 @@ func TestUninstall(t *testing.T) {
 			nil, queue("Delete", func(cq *v1alpha1.ConsumerQueue) { cq.DeletionTimestamp = &now }), nil,
 			[]Result{{
 				Failed, "finalizers", "ConsumerQueue shop/orders",
-				"it was deleted at 1970-01-01T00:00:00Z, and waits for Warren: the broker does not answer",
+				"its deletion was requested at 1970-01-01T00:00:00Z, and waits for Warren: the broker does not answer",
 				"Leave the manager running until the object is gone. Without a manager, remove the finalizer by hand: " +
 					"https://warren-mq.github.io/warren/how-to/delete-a-consumerqueue/#remove-a-finalizer-by-hand",
 			}},

@@ -125,7 +125,8 @@ func (s session) connection(ctx context.Context, cq *v1alpha1.ConsumerQueue) (*v
 func (s session) brokerVersion(ctx context.Context, cq *v1alpha1.ConsumerQueue) (vhost.Version, error) {
 	bc, err := s.connection(ctx, cq)
 	if err != nil {
-		return vhost.Version{}, fmt.Errorf("the broker version is in the status of BrokerConnection %q: %w", cq.ConnectionName(), err)
+		return vhost.Version{}, fmt.Errorf("cannot read the broker version from the status of BrokerConnection %q: %w",
+			cq.ConnectionName(), err)
 	}
 	return versionAt(bc)
 }
@@ -147,7 +148,7 @@ func (s session) located(ctx context.Context, name string) (*v1alpha1.ConsumerQu
 func versionAt(bc *v1alpha1.BrokerConnection) (vhost.Version, error) {
 	if bc.Status.BrokerVersion == "" {
 		return vhost.Version{}, fmt.Errorf("the status of BrokerConnection %q has no version of the broker yet: wait until it is Ready, "+
-			"or add --broker-version with -f to plan without a cluster", bc.Name)
+			"or use -f with --broker-version, which needs no cluster", bc.Name)
 	}
 	return vhost.ParseVersion(bc.Status.BrokerVersion)
 }

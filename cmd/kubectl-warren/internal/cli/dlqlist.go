@@ -35,8 +35,8 @@ func newDLQList(c *cluster, streams genericiooptions.IOStreams) *cobra.Command {
 		Use:   "ls [NAME...]",
 		Short: "List dead-letter queues, with the number of messages that Warren counted last",
 		Long: "List the dead-letter queues of the namespace, the fullest first, with the number of messages that Warren counted last. " +
-			"UNDER WAY is how many messages running Redrives and Purges have yet to examine, move or delete. The command reads " +
-			"ConsumerQueues, Redrives and Purges: the role view is enough.",
+			"UNDER WAY is the number of messages that running Redrives and Purges have yet to examine, move or delete. " +
+			"The command reads ConsumerQueues, Redrives and Purges: the role view is enough.",
 		ValidArgsFunction: c.completeConsumerQueues,
 		RunE:              func(cmd *cobra.Command, args []string) error { return l.run(cmd.Context(), args) },
 	}
@@ -159,7 +159,7 @@ func changed(before, now []v1alpha1.DeadLetterQueue) []v1alpha1.DeadLetterQueue 
 func checkNames(queues []v1alpha1.DeadLetterQueue, names []string) error {
 	for _, name := range names {
 		if !slices.ContainsFunc(queues, func(queue v1alpha1.DeadLetterQueue) bool { return queue.Name == name }) {
-			return fmt.Errorf("there is no ConsumerQueue %q with a dead-letter queue: `kubectl warren dlq ls` lists those of the namespace",
+			return fmt.Errorf("there is no ConsumerQueue %q with a dead-letter queue: `kubectl warren dlq ls` lists the dead-letter queues",
 				name)
 		}
 	}

@@ -114,7 +114,7 @@ func explain(err error) string {
 	case apierrors.IsNotFound(err) && slices.Contains([]string{"redrives", "purges"}, resourceOf(err)):
 		return err.Error() + ": `kubectl warren dlq jobs` lists the Redrives and Purges of the namespace"
 	case apierrors.IsNotFound(err):
-		return err.Error() + ": `kubectl warren status` lists the ConsumerQueues of a namespace, and with -A of all"
+		return err.Error() + ": check the name and --namespace. `kubectl warren status -A` lists the ConsumerQueues of all namespaces"
 	case utilnet.IsConnectionRefused(err), utilnet.IsTimeout(err):
 		return err.Error() + ": check that the API server is running, and check --context"
 	case apierrors.IsUnauthorized(err):
@@ -124,7 +124,7 @@ func explain(err error) string {
 	case apierrors.IsForbidden(err) && strings.Contains(err.Error(), "at the cluster scope"):
 		return err.Error() + ": -A needs a cluster role; for one namespace, add --namespace NAME"
 	case apierrors.IsForbidden(err):
-		return err.Error() + ": ask for a role in the namespace; view is enough to read, edit to move dead letters"
+		return err.Error() + ": ask for a role in the namespace. Reading needs the role view, and moving dead letters needs the role edit"
 	}
 	return err.Error()
 }

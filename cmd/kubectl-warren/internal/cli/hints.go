@@ -39,7 +39,7 @@ func (h *hints) print(ctx context.Context, j jobs.Job, now time.Time) {
 		h.printRunning(ctx, j)
 	case isSilent(j, now.Sub(h.since)) && !h.silent:
 		h.silent = true
-		h.printf("Warren has not written the status of %s %q for %s. Check that it is running:\n"+
+		h.printf("Warren has not written the status of %s %q for %s. Check that Warren is running:\n"+
 			"  kubectl get pods --all-namespaces --selector messaging.warren.dev/active=true\n",
 			j.Noun(), j.Name, now.Sub(h.since).Round(time.Second))
 	}

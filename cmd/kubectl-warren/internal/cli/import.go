@@ -44,7 +44,7 @@ func newImport(c *cluster, streams genericiooptions.IOStreams) *cobra.Command {
 	cmd.Flags().StringVar(&i.vhost, "vhost", "", "the vhost to import, if FILE has several")
 	cmd.Flags().StringVar(&i.connection, "connection", "", "the BrokerConnection of the ConsumerQueues (default \"default\")")
 	cmd.Flags().StringVar(&i.driftPolicy, "drift-policy", string(v1alpha1.DriftPolicyReport),
-		"Report, so that Warren writes nothing to the broker until you change it, or Correct")
+		"the driftPolicy of the ConsumerQueues: with Report, Warren writes nothing to the broker; Correct declares missing objects")
 	return cmd
 }
 

@@ -234,7 +234,7 @@ func printPreview(out io.Writer, made preview.Preview, wide, coloured bool) erro
 	}
 	printf(out, "ConsumerQueue %s on RabbitMQ %s, %s.\n", name, made.BrokerVersion, basisText[made.Basis])
 	if text := rejectModeText[made.RejectMode]; text != "" {
-		printf(out, "retry.strategy Reject in the mode %s.\n", text)
+		printf(out, "spec.retry.strategy Reject uses the mode %s.\n", text)
 	}
 	for _, note := range made.Notes {
 		printf(out, "Note: %s.\n", note)

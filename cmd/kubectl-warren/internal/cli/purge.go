@@ -29,7 +29,8 @@ func newPurge(c *cluster, streams genericiooptions.IOStreams) *cobra.Command {
 		Long: "Delete the dead letters of a ConsumerQueue that the flags select, or all of them. Deleted messages cannot be recovered. " +
 			"A dry run counts the messages first, and leaves them in their order. If more than --expected-at-most match, none is " +
 			"deleted. Otherwise the command asks you to type their number, creates a Purge, and prints its progress. The Purge " +
-			"deletes no more messages than you typed, or with --yes than --expected-at-most. Ctrl-C stops only this command. " +
+			"deletes at most the number that you typed. With --yes, it deletes at most --expected-at-most messages. " +
+			"Ctrl-C stops only this command. " +
 			"Warren deletes the Purge resource one day after it has ended.\n\n" +
 			"The command requires the role admin in the namespace.\n\n" +
 			exitCodes,
@@ -86,8 +87,8 @@ func (p *purgeCommand) run(ctx context.Context, name string) error {
 		return err
 	}
 	if spec.ExpectedAtMost == 0 && p.dryRun != dryRunServer {
-		return usageError("want --expected-at-most N, the largest number of messages that you expect; " +
-			"repeat the command with --dry-run instead to count them")
+		return usageError("--expected-at-most N is missing: give the largest number of messages that you expect. " +
+			"To count the messages first, use --dry-run instead")
 	}
 	newJob := func(namespace string) client.Object {
 		return &v1alpha1.Purge{ObjectMeta: generated(namespace, name), Spec: spec}

@@ -324,7 +324,7 @@ func TestErrorsExplained(t *testing.T) {
 		},
 		"no role for Redrives": {
 			apierrors.NewForbidden(of("redrives"), "", errors.New("not you")),
-			"ask for a role in the namespace; view is enough to read, edit to move dead letters",
+			"ask for a role in the namespace. Reading needs the role view, and moving dead letters needs the role edit",
 		},
 		"no role for all namespaces": {
 			apierrors.NewForbidden(of("consumerqueues"), "", errors.New("not you at the cluster scope")),
@@ -341,7 +341,7 @@ func TestErrorsExplained(t *testing.T) {
 			"`kubectl warren dlq jobs` lists the Redrives and Purges of the namespace",
 		},
 		"no such ConsumerQueue": {
-			apierrors.NewNotFound(of("consumerqueues"), "orders"), "`kubectl warren status` lists the ConsumerQueues of a namespace, and with -A of all",
+			apierrors.NewNotFound(of("consumerqueues"), "orders"), "check the name and --namespace. `kubectl warren status -A` lists the ConsumerQueues of all namespaces",
 		},
 	} {
 		if got, want := explain(test.err), test.err.Error()+": "+test.want; got != want {

@@ -81,13 +81,13 @@ func TestRefused(t *testing.T) {
 		{"dlq redrive orders --to elsewhere", `--to is "elsewhere": want main, retry, original or consumerqueue/NAME`},
 		{
 			"dlq purge orders --died-reason Parked",
-			"want --expected-at-most N, the largest number of messages that you expect; repeat the command with --dry-run " +
-				"instead to count them",
+			"--expected-at-most N is missing: give the largest number of messages that you expect. To count the messages first, " +
+				"use --dry-run instead",
 		},
 		{
 			"dlq purge orders --expected-at-most 0 --yes",
-			"want --expected-at-most N, the largest number of messages that you expect; repeat the command with --dry-run " +
-				"instead to count them",
+			"--expected-at-most N is missing: give the largest number of messages that you expect. To count the messages first, " +
+				"use --dry-run instead",
 		},
 		{"dlq purge orders --expected-at-most -5", "--expected-at-most is -5: want at least 1"},
 		{

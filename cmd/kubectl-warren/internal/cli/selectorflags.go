@@ -39,7 +39,7 @@ func (f *selectorFlags) add(cmd *cobra.Command) {
 	flags.StringVar(&f.expression, "expression", "",
 		`only messages for which this CEL expression holds, such as 'body.order.country == "DE"'`)
 	flags.BoolVar(&f.unknownOrigin, "unknown-origin", false,
-		"also messages of unknown origin in a queue that several ConsumerQueues share; they may belong to others")
+		"also messages of unknown origin in a queue that several ConsumerQueues share; such messages may belong to other ConsumerQueues")
 	_ = cmd.RegisterFlagCompletionFunc("died-reason", cobra.FixedCompletions(parameters.Reasons, cobra.ShellCompDirectiveNoFileComp))
 }
 

@@ -286,7 +286,7 @@ func TestTriesAgain(t *testing.T) {
 			answers: []http.HandlerFunc{busy, failure(later(2)), success},
 			said:    []string{"another user browses the queue; try again", "1s", "2s"}, asked: 3,
 		},
-		"not for ever": {
+		"only for a limited time": {
 			answers: []http.HandlerFunc{busy}, want: "another user browses the queue; try again\nTried 10 times.",
 			said: append([]string{"another user browses the queue; try again"}, strings.Fields(strings.Repeat("1s ", 9))...), asked: 10,
 		},

@@ -144,12 +144,12 @@ func (r *roles) assumptions(cq *v1alpha1.ConsumerQueue, main string) []Finding {
 			"which consumers enforce",
 			strings.Join(r.tiers[main], ", "))
 	case v1alpha1.RetryStrategyReject:
-		assume("the strategy is Reject: consumers reject failed messages into %s; the file does not contain maxAttempts, "+
-			"which consumers enforce",
+		assume("the strategy is Reject: consumers reject failed messages, and RabbitMQ dead-letters them to %s; the file does not contain "+
+			"maxAttempts, which consumers enforce",
 			strings.Join(r.tiers[main], ", "))
 		if found, parks := r.deadLetter[main]; parks && cq.Spec.DeadLetter.Exchange != nil {
-			assume("queue %q is assumed to be the dead-letter queue in which consumers park, because of its name: no argument names it",
-				found.queue)
+			assume("queue %q is assumed to be the dead-letter queue in which consumers park messages, because of its name: "+
+				"no queue argument names it", found.queue)
 		}
 	case v1alpha1.RetryStrategyRequeue:
 		assume("the strategy is Requeue: the queue has x-delivery-limit and no delay tier, so consumers requeue by basic.reject")

@@ -192,7 +192,7 @@ func TestImport(t *testing.T) {
 			specs: map[string]string{"orders": "deadLetter: {policy: Disabled}\ndeadLetterStrategy: AtMostOnce\n" +
 				"retry: {delayTiers: [{delay: 1m, queueName: wait, routingKey: \"\"}], exchange: {name: again, type: fanout}, strategy: Reject}"},
 			findings: []string{
-				"Assumed: the strategy is Reject: consumers reject failed messages into wait",
+				"Assumed: the strategy is Reject: consumers reject failed messages, and RabbitMQ dead-letters them to wait",
 				`Differs: queue "orders": x-delivery-limit is not set, should be -1`,
 			},
 		},

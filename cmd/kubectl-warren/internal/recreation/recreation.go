@@ -106,8 +106,8 @@ func Line(now *v1alpha1.RecreationStatus) string {
 	if now.ConsumersMayStart {
 		consumers = "Consumers may start"
 	}
-	return fmt.Sprintf("%s, %s; %d messages left, %d came past the bindings. %s", now.Phase, plan.DescribeWork(*now), now.Remaining,
-		now.PastBindings, consumers)
+	return fmt.Sprintf("%s, %s; %d messages left, %d published to the queue by its name. %s", now.Phase,
+		plan.DescribeWork(*now), now.Remaining, now.PastBindings, consumers)
 }
 
 func nameOf(cq *v1alpha1.ConsumerQueue) string {

@@ -142,7 +142,7 @@ func TestWhatWarrenDoesAfterAnApproval(t *testing.T) {
 		"it is blocked": {reason: v1alpha1.ReasonRecreationBlocked, status: waits, want: "The recreation waits: (the reason)"},
 		"it has begun": {
 			reason: v1alpha1.ReasonRecreating, status: v1alpha1.RecreationStatus{Queue: "orders", Phase: v1alpha1.RecreationGivingBack},
-			want: `GivingBack, Warren moves the messages and bindings back to queue "orders"; 0 messages left, 0 came past the bindings. ` +
+			want: `GivingBack, Warren moves the messages and bindings back to queue "orders"; 0 messages left, 0 published to the queue by its name. ` +
 				"Consumers must wait",
 		},
 		"it has completed": {
@@ -174,10 +174,10 @@ func TestRecreationLine(t *testing.T) {
 	for want, now := range map[string]*v1alpha1.RecreationStatus{
 		"": nil,
 		`Waiting, queue "orders", recreation k3v9q2m7xa`: {ID: "k3v9q2m7xa", Queue: "orders", Phase: v1alpha1.RecreationWaiting},
-		`Emptying, Warren moves the messages of queue "orders" to queue "backlog"; 400 messages left, 0 came past the bindings. Consumers must wait`: {
+		`Emptying, Warren moves the messages of queue "orders" to queue "backlog"; 400 messages left, 0 published to the queue by its name. Consumers must wait`: {
 			Queue: "orders", Phase: v1alpha1.RecreationEmptying, Hold: "hold", Backlog: "backlog", Remaining: 400,
 		},
-		`GivingBack, Warren moves the messages and bindings back to queue "orders"; 9 messages left, 2 came past the bindings. Consumers may start`: {
+		`GivingBack, Warren moves the messages and bindings back to queue "orders"; 9 messages left, 2 published to the queue by its name. Consumers may start`: {
 			Queue: "orders", Phase: v1alpha1.RecreationGivingBack, Remaining: 9, PastBindings: 2, ConsumersMayStart: true,
 		},
 		`queue "orders": Completed at 2026-11-26T08:00:00Z`: {
