@@ -164,14 +164,14 @@ var _ = Describe("kubectl warren", func() {
 			HaveField("Code", 1), HaveField("ErrOut", ContainSubstring("-A needs a cluster role"))))
 		Expect(w.warren("dlq", "redrive", "orders", "--yes", "--as=viewer")).To(SatisfyAll(
 			HaveField("Code", 1), HaveField("ErrOut", ContainSubstring(`cannot create resource "redrives"`)),
-			HaveField("ErrOut", ContainSubstring("edit to move dead letters"))))
+			HaveField("ErrOut", ContainSubstring("moving dead letters needs the role edit"))))
 	})
 
 	It("lists the missing objects", Extended, func() {
 		w := newWorld()
 		Expect(w.warren("tree", "none")).To(SatisfyAll(
 			HaveField("Code", 1), HaveField("ErrOut", ContainSubstring(`"none" not found`)),
-			HaveField("ErrOut", ContainSubstring("kubectl warren status` lists"))))
+			HaveField("ErrOut", ContainSubstring("kubectl warren status -A` lists"))))
 		Expect(w.warren("status")).To(SatisfyAll(
 			HaveField("Code", 0), HaveField("ErrOut", ContainSubstring("There is no ConsumerQueue in namespace"))))
 		Expect(w.warren("__complete", "tree", "").Out).NotTo(ContainSubstring("orders"))

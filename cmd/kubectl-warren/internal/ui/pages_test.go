@@ -233,6 +233,7 @@ func TestJobsAreLimitedToTheConfirmedNumber(t *testing.T) {
 		"Purge, no number":   {jobs.Purge, url.Values{"counted": {""}, "typed": {""}}, http.StatusBadRequest, 0},
 		"Redrive of nothing": {jobs.Redrive, url.Values{"counted": {"0"}}, http.StatusBadRequest, 0},
 		"Redrive, no number": {jobs.Redrive, url.Values{"counted": {""}}, http.StatusBadRequest, 0},
+		"Redrive, too large": {jobs.Redrive, url.Values{"counted": {"5"}, "padding": {strings.Repeat("x", maxForm)}}, http.StatusBadRequest, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
