@@ -158,7 +158,7 @@ e2e-cluster: ## Follow docs/getting-started.md; install, upgrade and remove the 
 e2e-gitops: ## Deliver from a Git repository with the real Argo CD and Flux.
 	for tool in argocd source-controller kustomize-controller kustomize; do hack/tool.sh $$tool --help 2> >(grep '^tool: ' >&2) >/dev/null; done
 	hack/kubernetes.sh node >/dev/null
-	WARREN_TEST_PROCESSES=2 hack/with-parts.sh newest -- go test -exec="'$(CURDIR)/hack/run-test.sh'" -count=1 -timeout=20m \
+	WARREN_TEST_PROCESSES=2 hack/with-parts.sh newest -- go test -exec="'$(CURDIR)/hack/run-test.sh'" -count=1 -timeout=30m \
 		./test/gitops $(TESTFLAGS)
 
 .PHONY: fmt
