@@ -27,6 +27,7 @@ import (
 	"github.com/warren-mq/warren/internal/vhost"
 	testbrokers "github.com/warren-mq/warren/test/brokers"
 	"github.com/warren-mq/warren/test/deadline"
+	"github.com/warren-mq/warren/test/rabbittest"
 )
 
 // side is a broker under test. Its functions change the vhost as another client would.
@@ -327,6 +328,17 @@ func TestContractOfTheBrokerInMemory(t *testing.T) {
 	}
 }
 
+func configOf(v *testbrokers.VHost) rabbit.Config {
+	config := rabbittest.ConfigOf(v)
+	config.Owner = "uid"
+	return config
+}
+
+func awaitUsable(t *testing.T, health func() rabbit.Health) {
+	t.Helper()
+	NewWithT(t).Eventually(health).WithTimeout(deadline.For(30 * time.Second)).Should(Satisfy(rabbit.Health.Usable))
+}
+
 func TestContractOfRabbitMQ(t *testing.T) {
 	t.Parallel()
 	for _, broker := range testbrokers.All(t) {
@@ -334,15 +346,12 @@ func TestContractOfRabbitMQ(t *testing.T) {
 			t.Run(broker.Version+" "+name, func(t *testing.T) {
 				t.Parallel()
 				v := broker.NewVHost(t)
-				connection, err := rabbit.Open(rabbit.Config{
-					AMQPURI: broker.AMQPURI, ManagementURI: broker.ManagementURI, Username: broker.Username, Password: broker.Password,
-					VHost: v.Name, ResyncInterval: time.Hour, Owner: "uid",
-				}, testr.New(t), func(snapshot.Notice) {})
+				connection, err := rabbit.Open(configOf(v), testr.New(t), func(snapshot.Notice) {})
 				if err != nil {
 					t.Fatal(err)
 				}
 				t.Cleanup(connection.Close)
-				NewWithT(t).Eventually(connection.Health).WithTimeout(deadline.For(30 * time.Second)).Should(Satisfy(rabbit.Health.Usable))
+				awaitUsable(t, connection.Health)
 				test(t, side{
 					Broker: &brokers.Broker{Probe: connection, Observer: connection, Changer: connection, Mover: connection}, publish: func(queue string) { v.Publish("", queue, "a message") }, declareQueue: v.DeclareQueue,
 					bindExchange: func(source, destination string) { v.BindExchange(source, destination, "", nil) },
@@ -355,19 +364,15 @@ func TestContractOfRabbitMQ(t *testing.T) {
 // A manager that was paused beyond its Lease continues beside its successor until it notices. Its connections then delete nothing.
 func TestAConnectionOfAFormerLeaderDeletesNothing(t *testing.T) {
 	t.Parallel()
-	broker := testbrokers.Newest(t)
-	v := broker.NewVHost(t)
 	leads := atomic.Bool{}
 	leads.Store(true)
-	connection, err := brokers.ConnectWithin(management.NewLimits(0), 0, leads.Load)(rabbit.Config{
-		AMQPURI: broker.AMQPURI, ManagementURI: broker.ManagementURI, Username: broker.Username, Password: broker.Password,
-		VHost: v.Name, ResyncInterval: time.Hour, Owner: "uid",
-	}, testr.New(t), func(snapshot.Notice) {})
+	connect := brokers.ConnectWithin(management.NewLimits(0), 0, leads.Load)
+	connection, err := connect(configOf(testbrokers.Newest(t).NewVHost(t)), testr.New(t), func(snapshot.Notice) {})
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(connection.Close)
-	NewWithT(t).Eventually(connection.Health).WithTimeout(deadline.For(30 * time.Second)).Should(Satisfy(rabbit.Health.Usable))
+	awaitUsable(t, connection.Health)
 	topologytest.Equal(t, "error of Apply", nil, connection.Apply(t.Context(), whole))
 	leads.Store(false)
 	err = connection.Remove(t.Context(), connection.Health().Cluster.Key(), rabbit.Removal{Queues: []string{"orders"}})

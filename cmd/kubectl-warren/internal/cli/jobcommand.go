@@ -123,7 +123,7 @@ func (c *jobCommand) sayCount(counted jobs.Job, consumerQueue string) error {
 		printf(c.ErrOut, "Not all messages were counted: %s.\n", counted.Counts(decimal))
 	}
 	if failed := counted.Skipped["NotEvaluated"]; failed > 0 {
-		printf(c.ErrOut, "The expression could not be evaluated for %s, so Warren skips them.\n", text.Count(failed, "message"))
+		printf(c.ErrOut, "The expression could not be evaluated for %s. Warren skips such messages.\n", text.Count(failed, "message"))
 	}
 	return nil
 }

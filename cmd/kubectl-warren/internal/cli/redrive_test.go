@@ -213,6 +213,7 @@ func TestRemaining(t *testing.T) {
 // Messages of a queue with a delivery limit cannot be counted. Only a command for all messages may continue without a count.
 func TestMessagesThatCannotBeCounted(t *testing.T) {
 	t.Parallel()
+	const advice = "without --dry-run, --max-messages and flags that select messages"
 	counted := jobs.Job{Namespace: "shop", Message: "a count could lose messages"}
 	spec := v1alpha1.RedriveSpec{ConsumerQueueRef: v1alpha1.LocalObjectReference{Name: "orders"}}
 	selected, limited := spec, spec
@@ -223,9 +224,9 @@ func TestMessagesThatCannotBeCounted(t *testing.T) {
 		question, want string
 	}{
 		"all messages":      {spec: spec, question: "Move all dead letters of ConsumerQueue orders to the main queue, 100 a second, one at a time, without a count?"},
-		"a dry run":         {dryRun: dryRunServer, spec: spec, want: "without --dry-run, --max-messages and flags that select messages"},
-		"selected messages": {spec: selected, want: "without --dry-run, --max-messages and flags that select messages"},
-		"some messages":     {spec: limited, want: "without --dry-run, --max-messages and flags that select messages"},
+		"a dry run":         {dryRun: dryRunServer, spec: spec, want: advice},
+		"selected messages": {spec: selected, want: advice},
+		"some messages":     {spec: limited, want: advice},
 	} {
 		command := redriveCommand{jobCommand: jobCommand{say: io.Discard, dryRun: test.dryRun}}
 		question, err := command.offerAll(counted, test.spec)
