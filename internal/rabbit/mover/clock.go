@@ -103,11 +103,12 @@ func (p *pass) checkQueues(now time.Time) error {
 	if !p.mayTake() {
 		p.idleSince = now
 	}
+	idle := now.Sub(p.idleSince)
 	if p.EndBelow > 0 && !p.ending && now.Sub(p.checkedAt) >= endInterval {
 		p.checkedAt = now
-		return p.endIfBelow()
+		return p.endIfBelow(idle)
 	}
-	if idle := now.Sub(p.idleSince); !p.ending && idle >= idleLimit && now.Sub(p.checkedAt) >= idleLimit {
+	if !p.ending && idle >= idleLimit && now.Sub(p.checkedAt) >= idleLimit {
 		p.checkedAt = now
 		return p.checkSource(idle)
 	}
@@ -115,12 +116,25 @@ func (p *pass) checkQueues(now time.Time) error {
 }
 
 // endIfBelow ends the pass if the queue has fewer ready messages than Config.EndBelow.
-func (p *pass) endIfBelow() error {
-	declared, exists, err := p.declared(p.Queue)
-	if err != nil || !exists || isUncounted(declared) || declared.Messages >= p.EndBelow {
+func (p *pass) endIfBelow(idle time.Duration) error {
+	switch declared, exists, err := p.declared(p.Queue); {
+	case err != nil || !exists || isUncounted(declared):
 		return err
+	case declared.Messages < p.EndBelow:
+		return p.end()
 	}
-	return p.end()
+	p.noticeNothingDelivered(idle)
+	return nil
+}
+
+// noticeNothingDelivered changes the state if the broker has delivered none of the ready messages for long. The broker does not count
+// waiting consumers, so the number of consumers does not show whether another one is the single active consumer.
+func (p *pass) noticeNothingDelivered(idle time.Duration) {
+	if idle >= undelivered {
+		p.setState(NothingDelivered, fmt.Sprintf(
+			"queue %q has ready messages, but the broker has delivered none for %v. If the queue has x-single-active-consumer, "+
+				"stop the active consumer", p.Queue, undelivered))
+	}
 }
 
 // end cancels the consumer, if there is one. The pass still moves the messages that were already delivered.
@@ -154,11 +168,7 @@ func (p *pass) checkSource(idle time.Duration) error {
 		p.takenWhenEmpty = p.taken
 		return p.intake.askOn(p.intake.current()) // the earlier channels are full
 	}
-	if idle >= undelivered { // the broker does not count waiting consumers, so their number proves nothing
-		p.setState(NothingDelivered, fmt.Sprintf(
-			"queue %q has ready messages, but the broker has delivered none for %v. If the queue has x-single-active-consumer, "+
-				"stop the active consumer", p.Queue, undelivered))
-	}
+	p.noticeNothingDelivered(idle)
 	return nil
 }
 

@@ -606,6 +606,7 @@ func TestRecreationHoldsBackTiers(t *testing.T) {
 func TestRecreationGoesBack(t *testing.T) {
 	t.Parallel()
 	cases := map[string]struct {
+		queue     vhost.Arguments // of the old queue
 		setup     func(*testing.T, *brokers.VHost)
 		arguments vhost.Arguments
 		reason    recreate.Reason
@@ -630,6 +631,21 @@ func TestRecreationGoesBack(t *testing.T) {
 			},
 			reason: recreate.ConsumersCameBack,
 		},
+		"a single active consumer that receives the messages": {
+			queue: vhost.Arguments{vhost.ArgSingleActiveConsumer: true},
+			setup: func(t *testing.T, vh *brokers.VHost) {
+				rabbittest.Holding(t, vh, func(channel *amqp.Channel) error {
+					if err := channel.Qos(1, 0, false); err != nil {
+						return err
+					}
+					_, err := channel.Consume("orders", "", false, false, false, false, nil)
+					return err
+				})
+				vh.Publish("direct", "orders", "1", "2")
+				rabbittest.Holds(t, vh, "orders", 1)
+			},
+			reason: recreate.ConsumersCameBack, left: 1,
+		},
 		"arguments that are refused": {
 			setup:     func(_ *testing.T, vh *brokers.VHost) { vh.Publish("direct", "orders", "1", "2") },
 			arguments: vhost.Arguments{vhost.ArgMessageTTL: int64(-1)}, reason: recreate.ArgumentsRefused, left: 2,
@@ -647,7 +663,7 @@ func TestRecreationGoesBack(t *testing.T) {
 				if test.reason == recreate.AMQP10Message && !vh.Broker.KnowsAMQP10() {
 					t.Skip("the broker takes no messages of AMQP 1.0")
 				}
-				boundQueue(vh, nil)
+				boundQueue(vh, test.queue)
 				before := vh.Definitions()
 				test.setup(t, vh)
 				run := recreation(t, vh, test.arguments)
