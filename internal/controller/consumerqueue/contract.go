@@ -38,8 +38,8 @@ const (
 	restoreInterval = time.Minute
 )
 
-// errNotManaged means that another client created the ConfigMap.
-var errNotManaged = errors.New("not managed by Warren")
+// errNotWritable: another client created the ConfigMap, or made it immutable.
+var errNotWritable = errors.New("not written")
 
 // contract is the contract that spec.contract requests, and its ConfigMap.
 type contract struct {
@@ -188,7 +188,7 @@ func (v *vhostScope) ensureConfigMap(ctx context.Context, c contract, asked bool
 	}
 	if _, labelled := found.Labels[v1alpha1.ContractLabel]; !labelled {
 		return false, fmt.Errorf("%w, because it lacks the label %s. Delete it, or name another in spec.contract",
-			errNotManaged, v1alpha1.ContractLabel)
+			errNotWritable, v1alpha1.ContractLabel)
 	}
 	wanted := found.DeepCopy()
 	wanted.Data = c.data
@@ -199,7 +199,7 @@ func (v *vhostScope) ensureConfigMap(ctx context.Context, c contract, asked bool
 		return false, nil
 	}
 	if ptr.Deref(found.Immutable, false) && !maps.Equal(found.Data, c.data) {
-		return false, fmt.Errorf("%w, because it is immutable. Delete it, or name another in spec.contract", errNotManaged)
+		return false, fmt.Errorf("%w, because it is immutable. Delete it, or name another in spec.contract", errNotWritable)
 	}
 	patch := client.MergeFromWithOptions(found, client.MergeFromWithOptimisticLock{})
 	return !maps.Equal(found.Data, c.data), v.client.Patch(ctx, wanted, patch, statuswriter.FieldOwner)
@@ -211,7 +211,7 @@ func (v *vhostScope) own(configMap *corev1.ConfigMap) error {
 	err := controllerutil.SetControllerReference(v.cq, configMap, v.client.Scheme(), controllerutil.WithBlockOwnerDeletion(false))
 	if owned, another := errors.AsType[*controllerutil.AlreadyOwnedError](err); another {
 		return fmt.Errorf("%w, because it belongs to %s %q. Name another in spec.contract",
-			errNotManaged, owned.Owner.Kind, owned.Owner.Name)
+			errNotWritable, owned.Owner.Kind, owned.Owner.Name)
 	}
 	return err
 }
@@ -241,7 +241,7 @@ func lacksPermission(err error) bool {
 
 // needsUserAction reports whether the ConfigMap cannot be written until a user changes something.
 func needsUserAction(err error) bool {
-	return errors.Is(err, errNotManaged) || apierrors.IsForbidden(err) || apierrors.IsInvalid(err)
+	return errors.Is(err, errNotWritable) || apierrors.IsForbidden(err) || apierrors.IsInvalid(err)
 }
 
 // retryableWrite returns the error if a retry may help. Otherwise it returns nil, and the next resync tries again.

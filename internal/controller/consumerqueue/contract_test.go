@@ -189,12 +189,12 @@ func TestTheContractCannotBeWritten(t *testing.T) {
 	}{
 		"the ConfigMap has no label of Warren": {
 			found: configMap(func(*corev1.ConfigMap) {}), stalled: true,
-			want: `ConfigMap "orders-contract": not managed by Warren, because it lacks the label messaging.warren.dev/contract. Delete it, or name another in spec.contract`,
+			want: `ConfigMap "orders-contract": not written, because it lacks the label messaging.warren.dev/contract. Delete it, or name another in spec.contract`,
 		},
 		"the ConfigMap cannot be changed": {
 			found:   configMap(func(c *corev1.ConfigMap) { ours(c); c.Immutable = new(true) }),
 			stalled: true,
-			want:    `ConfigMap "orders-contract": not managed by Warren, because it is immutable. Delete it, or name another in spec.contract`,
+			want:    `ConfigMap "orders-contract": not written, because it is immutable. Delete it, or name another in spec.contract`,
 		},
 		"the ConfigMap belongs to another ConsumerQueue": {
 			found: configMap(func(c *corev1.ConfigMap) {
@@ -203,7 +203,7 @@ func TestTheContractCannotBeWritten(t *testing.T) {
 					APIVersion: v1alpha1.GroupVersion.String(), Kind: "ConsumerQueue", Name: "invoices", UID: "i", Controller: new(true),
 				}}
 			}), stalled: true,
-			want: `ConfigMap "orders-contract": not managed by Warren, because it belongs to ConsumerQueue "invoices". Name another in spec.contract`,
+			want: `ConfigMap "orders-contract": not written, because it belongs to ConsumerQueue "invoices". Name another in spec.contract`,
 		},
 		"no permission": {
 			fails: forbidden, stalled: true,

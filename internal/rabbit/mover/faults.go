@@ -172,8 +172,7 @@ func (p *pass) connectionClosed(reason *amqp.Error) error {
 var errCrashed = errors.New("a delivery has ended the connection")
 
 // ended halves the prefetch after a delivery has ended the connection, so that the next pass moves the messages in front of the unreadable
-// one. It returns ErrUnreadable if the unreadable message is the first one. A move that holds messages fails after maxCrashes such
-// deliveries, a move with EndAtUnreadable at the second, and a browse at the first.
+// one. It returns ErrUnreadable instead if that is useless.
 func (p *pass) ended(err error) error {
 	err = p.whyClosed(err)
 	if !errors.Is(err, errCrashed) {
@@ -183,15 +182,24 @@ func (p *pass) ended(err error) error {
 		p.forgetCrashes()
 	}
 	p.crashes++
-	first := p.atATime == 1 && p.moved == p.movedBefore
-	if p.holds() {
-		first = p.crashes > maxCrashes || p.browse != nil
-	}
-	if first || p.EndAtUnreadable && p.crashes > 1 {
+	if p.isUnreadable() {
 		return fmt.Errorf("%w: %w", ErrUnreadable, err)
 	}
 	p.atATime = max(1, p.prefetch()/2)
 	return err
+}
+
+// isUnreadable reports whether another pass would get no further than the last one. A pass that holds messages ignores atATime.
+func (p *pass) isUnreadable() bool {
+	switch {
+	case p.browse != nil:
+		return true
+	case p.EndAtUnreadable:
+		return p.crashes > 1
+	case p.holds():
+		return p.crashes > maxCrashes
+	}
+	return p.atATime == 1 && p.moved == p.movedBefore
 }
 
 // forgetCrashes resets the count of crashes, and the prefetch.
