@@ -15,9 +15,9 @@ const (
 	AdvisoryOrphaned AdvisoryCode = "Orphaned"
 	// AdvisoryFewMembers: a quorum queue has fewer members than the spec requests.
 	AdvisoryFewMembers AdvisoryCode = "FewMembers"
-	// AdvisoryFenced: a queue refuses publishes because of a policy that Warren created to delete queues.
+	// AdvisoryFenced: a queue refuses publishes because of a policy that Warren created to delete or recreate queues.
 	AdvisoryFenced AdvisoryCode = "Fenced"
-	// AdvisorySentinelLeft: a queue may still hold a message that Warren published to delete queues.
+	// AdvisorySentinelLeft: a queue may still hold a message that Warren published to delete or recreate queues.
 	AdvisorySentinelLeft AdvisoryCode = "SentinelLeft"
 	// AdvisorySharedVHost: another instance of Warren works on this vhost, so Warren removes nothing.
 	AdvisorySharedVHost AdvisoryCode = "SharedVHost"

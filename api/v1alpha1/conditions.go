@@ -120,7 +120,7 @@ const (
 	ReasonDestinationFull = "DestinationFull"
 	// ReasonNothingDelivered: the dead-letter queue has messages, and the broker delivers none of them.
 	ReasonNothingDelivered = "NothingDelivered"
-	// ReasonDestinationBusy: the destination queue has more ready messages than spec.maxDestinationDepth.
+	// ReasonDestinationBusy: the destination queue has about spec.maxDestinationDepth ready messages.
 	ReasonDestinationBusy = "DestinationBusy"
 	// ReasonBlocked: the broker blocks all publishers.
 	ReasonBlocked = "Blocked"

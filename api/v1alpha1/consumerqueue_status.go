@@ -75,8 +75,8 @@ type ConsumerQueueStatus struct {
 	Advisories []Advisory `json:"advisories,omitempty"`
 
 	// messages counts the messages in the queues of this topology. Warren writes it when a number becomes zero, stops being zero or
-	// changes its order of magnitude, and together with any other change of the status. It is absent if the broker does not count
-	// messages.
+	// changes its order of magnitude, and together with any other change of the status. It is absent before the first count, while the
+	// manager has --message-counts-interval=0, and while none of the queues exists.
 	// +optional
 	Messages *MessageCounts `json:"messages,omitempty"`
 
@@ -194,7 +194,7 @@ const (
 	// StateRecreationRequired: the object differs in a property that RabbitMQ cannot change.
 	StateRecreationRequired ObjectState = "RecreationRequired"
 	// StateForeign: a binding that no ConsumerQueue specifies. It leads into a queue of Warren, or from a dead-letter or retry
-	// exchange of Warren to another queue.
+	// exchange of Warren to another queue or to an exchange.
 	StateForeign ObjectState = "Foreign"
 	// StateOrphaned: Warren's object has left the spec, and is not safe to delete yet.
 	StateOrphaned ObjectState = "Orphaned"
@@ -230,7 +230,7 @@ type TopologyEntry struct {
 	// +optional
 	Source string `json:"source,omitempty"`
 
-	// destination is the queue at the end of a binding; empty for other objects.
+	// destination is the queue or exchange at the end of a binding; empty for other objects.
 	// +kubebuilder:validation:MaxLength=255
 	// +optional
 	Destination string `json:"destination,omitempty"`
@@ -302,7 +302,7 @@ type Change struct {
 	// +optional
 	Source string `json:"source,omitempty"`
 
-	// destination is the queue at the end of a binding; empty for other objects.
+	// destination is the queue or exchange at the end of a binding; empty for other objects.
 	// +kubebuilder:validation:MaxLength=255
 	// +optional
 	Destination string `json:"destination,omitempty"`

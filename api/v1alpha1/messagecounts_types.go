@@ -30,7 +30,7 @@ type MessageCounts struct {
 	// +optional
 	Stuck *int64 `json:"stuck,omitempty"`
 
-	// asOf is when Warren counted the messages. Current numbers have the same order of magnitude.
+	// asOf is when Warren counted the messages. Warren does not write each later count.
 	// +required
 	AsOf metav1.Time `json:"asOf,omitempty,omitzero"`
 }

@@ -22,8 +22,8 @@ const (
 // RecreationSpec defines how queues are recreated under recreatePolicy WhenEmpty or Migrate.
 type RecreationSpec struct {
 	// approval is Required or Automatic; Required if not given. With Required, a recreation under Migrate waits for the annotation
-	// messaging.warren.dev/approve-recreation. If Warren did not declare the queue, or only a broker upgrade requires the
-	// recreation, it always waits for the annotation.
+	// messaging.warren.dev/approve-recreation. A recreation always waits for the annotation if Warren neither declared the queue nor
+	// ever saw it in sync, or if only a broker upgrade requires it.
 	// +optional
 	Approval RecreationApproval `json:"approval,omitempty"`
 
@@ -318,7 +318,7 @@ const (
 	BackOutDeleted = "Deleted"
 )
 
-// ApproveRecreationAnnotation approves a recreation under recreatePolicy Migrate. Its value is status.planHash.
+// ApproveRecreationAnnotation approves a recreation. Its value is status.planHash.
 const ApproveRecreationAnnotation = "messaging.warren.dev/approve-recreation"
 
 // AbortRecreationAnnotation aborts a recreation. Its value is status.recreation.id.

@@ -36,8 +36,8 @@ type RedriveSpec struct {
 	// +optional
 	Rate *intstr.IntOrString `json:"rate,omitempty"`
 
-	// maxDestinationDepth is the largest number of ready messages in the destination, or Unlimited. While the destination has more,
-	// the Redrive waits. For destination.type Retry, the messages of the main queue also count. For Original, the limit does not
+	// maxDestinationDepth is the largest number of ready messages in the destination, or Unlimited. The Redrive waits when the
+	// destination has this many, until a tenth of them is gone. For destination.type Retry, the messages of the main queue also count. For Original, the limit does not
 	// apply.
 	// +kubebuilder:default=10000
 	// +kubebuilder:validation:XIntOrString

@@ -289,7 +289,7 @@ func (r Recreation) approvalNeeded(m Moment) Verdict {
 	why := "recreatePolicy is Migrate and recreation.approval is Required"
 	switch {
 	case r.Foreign:
-		why = "Warren did not declare this queue"
+		why = "Warren did not declare this queue, and never saw it in sync"
 	case r.Upgraded:
 		why = "the queue has the form for an older RabbitMQ, and works"
 	}

@@ -31,7 +31,7 @@ func (f *redriveFlags) add(cmd *cobra.Command) {
 	flags.StringVar(&f.maxRedrives, "max-redrives", "",
 		"how often a message may be moved, including earlier Redrives, or unlimited (default 3)")
 	flags.StringVar(&f.maxDestinationDepth, "max-destination-depth", "",
-		"wait while the destination has more ready messages than this, or unlimited (default 10000)")
+		"wait when the destination has this many ready messages, or unlimited (default 10000)")
 	flags.Int32Var(&f.maxFailures, "max-failures", 0, "end the Redrive after this many messages could not be moved (default 10)")
 	flags.StringArrayVar(&f.removeHeaders, "remove-header", nil,
 		"also remove this header from each message; repeat the flag for several headers")
