@@ -69,7 +69,7 @@ func newWorldAt(vh *brokers.VHost) *world {
 	return w
 }
 
-func ctx() context.Context { return GinkgoT().Context() }
+func ctx() context.Context { return ContextOfSpec() }
 
 // readyWithin is Ready with a limit, for ConsumerQueues that wait for the proof that a queue is empty.
 func (w *world) readyWithin(name string, limit time.Duration) {

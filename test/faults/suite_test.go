@@ -56,4 +56,4 @@ func useOwnAPIServer() {
 	DeferCleanup(func() { kube = before })
 }
 
-func ctx() context.Context { return GinkgoT().Context() }
+func ctx() context.Context { return ContextOfSpec() }

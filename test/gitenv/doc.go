@@ -9,4 +9,4 @@ import (
 )
 
 // ctx ends with the test.
-func ctx() context.Context { return GinkgoT().Context() }
+func ctx() context.Context { return ContextOfSpec() }

@@ -44,4 +44,4 @@ var _ = SynchronizedBeforeSuite(func() []byte {
 })
 
 // ctx ends with the test.
-func ctx() context.Context { return GinkgoT().Context() }
+func ctx() context.Context { return ContextOfSpec() }

@@ -39,4 +39,4 @@ var _ = BeforeSuite(func() {
 })
 
 // ctx ends with the test.
-func ctx() context.Context { return GinkgoT().Context() }
+func ctx() context.Context { return ContextOfSpec() }

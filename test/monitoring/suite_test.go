@@ -70,4 +70,4 @@ func write(folder, name string, object any) string {
 	return path
 }
 
-func ctx() context.Context { return GinkgoT().Context() }
+func ctx() context.Context { return ContextOfSpec() }

@@ -115,7 +115,7 @@ type ended struct {
 // command returns `kubectl warren` in the namespace of the test.
 func (w *world) command(args ...string) *exec.Cmd {
 	args = slices.Concat([]string{"warren", args[0], "--namespace=" + w.Namespace}, args[1:])
-	command := exec.CommandContext(GinkgoT().Context(), KubectlPath(), args...)
+	command := exec.CommandContext(ctx(), KubectlPath(), args...)
 	command.Env = append(os.Environ(), "KUBECONFIG="+kube.KubeConfig, "PATH="+plugins+":"+os.Getenv("PATH"))
 	return command
 }
@@ -162,7 +162,7 @@ func file(name, content string) string {
 	return path
 }
 
-func ctx() context.Context { return GinkgoT().Context() }
+func ctx() context.Context { return ContextOfSpec() }
 
 // version returns the version of the broker.
 func version() vhost.Version {

@@ -12,7 +12,7 @@ import (
 // RunController runs one controller of kube-controller-manager until the spec ends. envtest has none.
 func (s *APIServer) RunController(name string) {
 	GinkgoHelper()
-	provide := exec.CommandContext(GinkgoT().Context(), filepath.Join(Checkout, "hack", "kubernetes.sh"), "node")
+	provide := exec.CommandContext(ctx(), filepath.Join(Checkout, "hack", "kubernetes.sh"), "node")
 	provide.Stderr = GinkgoWriter
 	binary, err := provide.Output()
 	Expect(err).NotTo(HaveOccurred())

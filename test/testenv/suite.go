@@ -3,6 +3,7 @@ package testenv
 import (
 	"context"
 	"io"
+	"sync"
 	"time"
 
 	. "github.com/onsi/ginkgo/v2"
@@ -45,5 +46,25 @@ func LogTo(writer io.Writer) {
 	klog.SetLogger(ctrl.Log)
 }
 
-// ctx returns a context that ends with the test.
-func ctx() context.Context { return GinkgoT().Context() }
+// specContext is the context of the current spec, or of the current node of the suite. A spec has one, because Ginkgo keeps each context
+// until the spec ends, and the time to end them grows with the square of their number.
+var specContext struct {
+	sync.Mutex
+
+	context.Context
+
+	began time.Time
+}
+
+// ContextOfSpec returns a context that ends with the spec.
+func ContextOfSpec() context.Context {
+	began := CurrentSpecReport().StartTime
+	specContext.Lock()
+	defer specContext.Unlock()
+	if specContext.Context == nil || !specContext.began.Equal(began) {
+		specContext.Context, specContext.began = GinkgoT().Context(), began
+	}
+	return specContext.Context
+}
+
+func ctx() context.Context { return ContextOfSpec() }

@@ -19,6 +19,7 @@ func (s *scope) reconcileNormal(ctx context.Context) (reconciled, error) {
 	writer := conditions.For(&s.status.Conditions, s.cq.Generation)
 	if s.cq.Spec.Suspend && !s.isSwapping() {
 		s.cancelPruning()
+		s.recreations.rest(s.key())
 		s.setObservedGeneration()
 		writer.SetSuspended("spec.suspend is set: the broker is neither read nor written for this resource" + s.whatContinues())
 		return reconciled{}, nil
@@ -39,6 +40,7 @@ func (s *scope) reconcileNormal(ctx context.Context) (reconciled, error) {
 	}
 	if bc.Spec.Suspend {
 		s.cancelPruning()
+		s.recreations.rest(s.key())
 		s.setObservedGeneration()
 		writer.SetSuspended(fmt.Sprintf("BrokerConnection %q is suspended", bc.Name))
 		return reconciled{}, nil

@@ -272,7 +272,10 @@ func TestReconcileNormalWithoutABroker(t *testing.T) {
 				cq.Status.ObservedGeneration = cq.Generation
 			}
 			removals := brokers.NewDeletionTasks(t.Context(), controllertest.NewEnqueued().Enqueue)
-			r := &Reconciler{client: c, pool: brokers.NewPool(c, logr.Discard(), brokers.ConnectWithin(management.NewLimits(0), 0, nil)), deletions: removals}
+			r := &Reconciler{
+				client: c, pool: brokers.NewPool(c, logr.Discard(), brokers.ConnectWithin(management.NewLimits(0), 0, nil)), deletions: removals,
+				recreations: newRecreationTasks(t.Context(), func(client.ObjectKey) {}),
+			}
 			s := &scope{Reconciler: r, report: reportOn(cq)}
 			result, err := s.reconcileNormal(t.Context())
 			topologytest.Equal(t, "error", nil, err)

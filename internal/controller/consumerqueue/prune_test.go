@@ -153,7 +153,8 @@ func TestTasksAreCancelled(t *testing.T) {
 			enqueued := controllertest.NewEnqueued()
 			removals := brokers.NewDeletionTasks(t.Context(), enqueued.Enqueue)
 			cq := controllertest.ConsumerQueue(t, `{}`)
-			l := &scope{Reconciler: &Reconciler{deletions: removals}, report: reportOn(cq)}
+			recreations := newRecreationTasks(t.Context(), func(client.ObjectKey) {})
+			l := &scope{Reconciler: &Reconciler{deletions: removals, recreations: recreations}, report: reportOn(cq)}
 			broker := controllertest.NewDeleter()
 			group := brokers.Group{Queues: []string{"dlq"}}
 			_, _ = removals.Ensure(controllertest.Orders, broker, "a", group, 0)

@@ -165,7 +165,7 @@ func begunStatus(next plan.Recreation, moment plan.Moment, seen recreate.Seen) *
 		of := recreate.Recreation{ID: begun.ID, Queue: next.Queue}
 		begun.Hold, begun.Backlog = of.Hold(), of.Backlog()
 	}
-	if moment.Approved != "" {
+	if moment.IsApproved() { // an annotation of a former plan remains
 		begun.ApprovedPlanHash, begun.ApprovedGeneration = moment.Approved, moment.Generation
 	}
 	return &begun

@@ -32,6 +32,8 @@ import (
 	"github.com/warren-mq/warren/internal/rabbit/brokererr"
 	"github.com/warren-mq/warren/internal/rabbit/recreate"
 	"github.com/warren-mq/warren/internal/rabbit/snapshot"
+	"github.com/warren-mq/warren/internal/topology"
+	"github.com/warren-mq/warren/internal/topology/plan"
 	"github.com/warren-mq/warren/internal/topology/topologytest"
 	"github.com/warren-mq/warren/internal/vhost"
 	"github.com/warren-mq/warren/test/deadline"
@@ -263,7 +265,7 @@ func TestTheStatusShowsHowManyMessagesAreMoved(t *testing.T) {
 	mustShow("in the first run", 5, 7)
 	goOn <- brokererr.ErrTimeout // after 12 messages
 	w.settle()
-	w.age(lastWorkRetry)
+	w.age(soonWorkRetry)
 	w.once()
 	mustShow("in the second run", 17, 7)
 	goOn <- nil
@@ -708,7 +710,7 @@ func TestAnAbortWaitsForAnUncertainDelete(t *testing.T) {
 	w.wantTTL(whenEmpty)
 	w.settle()
 	w.annotate(v1alpha1.AbortRecreationAnnotation, w.get().Status.Recreation.ID)
-	w.age(lastWorkRetry)
+	w.age(soonWorkRetry)
 	w.settle()
 	status := w.get().Status.Recreation
 	topologytest.Equal(t, "phases", append(slices.Clone(allPhases[:3]), "Swapping after a delete orders"), w.engine.taken())
@@ -764,6 +766,7 @@ func TestASuspendedRecreation(t *testing.T) {
 			w.settle()
 			calls := w.engine.taken()
 			topologytest.Equal(t, "phases", want, calls)
+			topologytest.Equal(t, "slots", 0, len(w.reconciler.recreations.slots))
 			suspend(false)
 			w.engine.set(func(m *memoryRecreator) { delete(m.during, phase) })
 			w.settle()
@@ -1173,12 +1176,56 @@ func TestTasksBeforeTheFormerOneAreForgotten(t *testing.T) {
 func TestHowSoonFailedWorkIsRepeated(t *testing.T) {
 	t.Parallel()
 	ended := time.Now()
-	for failures, want := range []time.Duration{0, time.Second, 2 * time.Second, 4 * time.Second, 5 * time.Second, 5 * time.Second} {
-		task := recreationTask{id: "id", ended: ended, failures: failures}
-		topologytest.Equal(t, fmt.Sprintf("pause after %d failures", failures), want, task.retryIn(ended))
+	pending := &recreate.Error{Reason: recreate.MessagesPending}
+	cases := map[string]struct {
+		failures int
+		err      error
+		want     time.Duration
+	}{
+		"no failure":                        {failures: 0, want: 0},
+		"one failure":                       {failures: 1, want: time.Second},
+		"two failures":                      {failures: 2, want: 2 * time.Second},
+		"three failures":                    {failures: 3, want: 4 * time.Second},
+		"four failures":                     {failures: 4, want: 5 * time.Second},
+		"20 failures":                       {failures: 20, want: 5 * time.Second},
+		"21 failures":                       {failures: 21, want: 30 * time.Second},
+		"a thousand failures":               {failures: 1000, want: 30 * time.Second},
+		"one failure, messages pending":     {failures: 1, err: pending, want: time.Second},
+		"five failures, messages pending":   {failures: 5, err: pending, want: 16 * time.Second},
+		"twenty failures, messages pending": {failures: 20, err: pending, want: 30 * time.Second},
 	}
-	often := recreationTask{id: "id", ended: ended, failures: 1000}
-	topologytest.Equal(t, "pause after a thousand failures", 5*time.Second, often.retryIn(ended))
+	for name, test := range cases {
+		t.Run(name, func(t *testing.T) {
+			task := recreationTask{id: "id", ended: ended, failures: test.failures, result: phaseResult{err: test.err}}
+			topologytest.Equal(t, "pause", test.want, task.retryIn(ended))
+		})
+	}
+}
+
+// A dead letter that waits for room in the next queue is not ready, so Emptying has nothing to move.
+func TestSwappingWaitsForPendingMessages(t *testing.T) {
+	t.Parallel()
+	w := newRecreationWorld(t, whenEmpty)
+	w.engine.during[v1alpha1.RecreationSwapping] = func(context.Context) error {
+		return &recreate.Error{Reason: recreate.MessagesPending, Message: "a dead letter waits"}
+	}
+	w.wantTTL(whenEmpty)
+	w.settle()
+	topologytest.Equal(t, "phases", allPhases[:3], w.engine.taken())
+	w.engine.set(func(m *memoryRecreator) { delete(m.during, v1alpha1.RecreationSwapping) })
+	w.age(firstWorkRetry)
+	w.settle()
+	topologytest.Equal(t, "phases afterwards", append(slices.Clone(allPhases[:3]), allPhases[2:]...), w.engine.taken())
+}
+
+// An annotation stays after its recreation. It must not approve the recreation of another queue of the next plan.
+func TestAnApprovalOfAnotherPlanIsNotRecorded(t *testing.T) {
+	t.Parallel()
+	next := plan.Recreation{Queue: topology.Queue{Name: "orders", Role: v1alpha1.RoleMain}}
+	for name, want := range map[string]string{"sha256:old": "", "sha256:new": "sha256:new"} {
+		moment := plan.Moment{Approved: name, PlanHash: "sha256:new", Generation: 2}
+		topologytest.Equal(t, "approved after "+name, want, begunStatus(next, moment, recreate.Seen{}).ApprovedPlanHash)
+	}
 }
 
 // A commit can change the TTL of hundreds of queues, and each inspection takes about eight requests to RabbitMQ.

@@ -16,11 +16,14 @@ import (
 // maxRecreations is how many queues of a vhost are recreated at a time. Each has an AMQP connection.
 const maxRecreations = 16
 
-// The minimum and maximum wait after a phase has failed. The maximum is short, because the fence may be closed during the wait. While the
-// broker cannot be reached, no work is tried anyway.
+// The waits after a phase has failed. Each wait is twice as long as the one before, up to soonWorkRetry, because the fence may be closed
+// during the wait. After soonFailures failures, the maximum is lastWorkRetry, because each attempt writes the status twice. While the broker
+// cannot be reached, no work is tried anyway.
 const (
 	firstWorkRetry = time.Second
-	lastWorkRetry  = 5 * time.Second
+	soonWorkRetry  = 5 * time.Second
+	soonFailures   = 20
+	lastWorkRetry  = 30 * time.Second
 )
 
 // recreationTasks runs the phases of recreations in the background, because they take longer than a reconciliation should. Each task
@@ -115,13 +118,17 @@ func (t recreationTask) detail() string {
 	return t.progress.Detail
 }
 
-// retryIn returns how soon failed work is repeated.
+// retryIn returns how soon failed work is repeated. If messages are pending, the fence is open, and each attempt returns the messages of the
+// delay tiers, which RabbitMQ before 4.3 counts as deliveries.
 func (t recreationTask) retryIn(now time.Time) time.Duration {
 	if t.failures == 0 {
 		return 0
 	}
-	wait := min(firstWorkRetry<<min(t.failures-1, 10), lastWorkRetry)
-	return wait - now.Sub(t.ended)
+	longest := soonWorkRetry
+	if t.failures > soonFailures || recreate.ReasonOf(t.result.err) == recreate.MessagesPending {
+		longest = lastWorkRetry
+	}
+	return min(firstWorkRetry<<min(t.failures-1, 10), longest) - now.Sub(t.ended)
 }
 
 // get returns a copy of the task of a status; the zero task if there is none. It returns a running task whatever its phase, because that
@@ -217,6 +224,15 @@ func (r *recreationTasks) others(key client.ObjectKey, place recreationPlace) (t
 		}
 	}
 	return taken
+}
+
+// rest frees the slot of a suspended ConsumerQueue, unless its task runs.
+func (r *recreationTasks) rest(key client.ObjectKey) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if task := r.of[key]; task == nil || !task.isRunning() {
+		delete(r.slots, key)
+	}
 }
 
 // release frees the slot, and forgets the task unless it runs.

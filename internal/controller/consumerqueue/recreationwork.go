@@ -222,7 +222,7 @@ var outcomes = map[recreate.Reason]plan.Outcome{
 	recreate.DeleteUncertain:        plan.PhaseFailed,
 	recreate.ConsumersCameBack:      plan.PhaseConsumersCame,
 	recreate.DeadLetterSourceInUse:  plan.PhaseSourceInUse,
-	recreate.MessagesPending:        plan.PhaseNotEmpty,
+	recreate.MessagesPending:        plan.PhaseUnproven, // there is nothing to move yet
 	recreate.NotProven:              plan.PhaseUnproven,
 	recreate.PublishersPastBindings: plan.PhaseNotEmpty,
 }

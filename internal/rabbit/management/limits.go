@@ -55,7 +55,6 @@ var endpoints = []endpoint{
 	{"/policies/{vhost}/{policy}", smallAnswer},
 	{"/operator-policies/{vhost}", 0},
 	{"/vhosts/{vhost}/connections", 0},
-	{"/consumers/{vhost}", 0},
 }
 
 // Limits bound the memory that the answers of brokers may take in this process. All connections share one Limits. Brokers are not trusted,

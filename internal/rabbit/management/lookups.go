@@ -78,19 +78,17 @@ func (c *Client) Connections(ctx context.Context, show func(properties LooseObje
 }
 
 // Consumer is a consumer of a queue, with the arguments of its basic.consume.
-type Consumer struct {
-	Queue     struct{ Name string }
-	Arguments LooseObject
-}
+type Consumer struct{ Arguments LooseObject }
 
-// Consumers calls show with each consumer in the vhost that the user may list. With the tag monitoring or administrator, these are all
-// consumers, and otherwise the user's own.
-func (c *Client) Consumers(ctx context.Context, show func(Consumer)) error {
-	path := "/consumers/" + Escape(c.VHost) + "?columns=queue.name,arguments"
-	return each(ctx, c, path, func(item Consumer) (int64, error) {
-		show(item)
-		return 0, nil
-	})
+// Consumers returns the consumers of a queue, as they were up to five seconds ago. It returns none if the broker collects no statistics.
+// Unlike the list of all consumers, the answer contains those of other users even if the user has only the tag management.
+func (c *Client) Consumers(ctx context.Context, queue string) ([]Consumer, error) {
+	var answer struct {
+		Details []Consumer `json:"consumer_details"`
+	}
+	path := "/queues/" + Escape(c.VHost) + "/" + Escape(queue) + "?columns=name,consumer_details.arguments"
+	_, err := c.Get(ctx, path, "", &answer)
+	return answer.Details, err
 }
 
 // effectivePolicy is the definition of the effective policy. Known is false if the answer does not contain it.

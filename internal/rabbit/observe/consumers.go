@@ -151,7 +151,7 @@ func (r *refresher) countConsumersOf(ctx context.Context, view *view, queue stri
 	switch {
 	case errors.Is(err, brokererr.ErrAccessRefused):
 		view.consumers.refuse(queue, began.Add(refusedPause))
-	case err != nil || !exists || r.Observations.consumed.since(began, clusterQueue{r.info.Identity, r.VHost, queue}):
+	case err != nil || !exists || r.Observations.consumed.since(began, clusterQueue{cluster: r.info.Identity, vhost: r.VHost, queue: queue}):
 	default:
 		view.consumers.note(queue, declared.Consumers > 0)
 	}

@@ -1,6 +1,7 @@
 package observe
 
 import (
+	"cmp"
 	"maps"
 	"sync"
 	"time"
@@ -11,9 +12,11 @@ import (
 // consumerSettle is how long the broker may count Warren as a consumer after Warren has stopped.
 const consumerSettle = 2 * time.Second
 
+// clusterQueue identifies a queue. Another tenant can forge a cluster, so place is the address at which AMQP has opened the vhost, or
+// Settings.Broker if the connection cannot prove the address.
 type clusterQueue struct {
-	cluster      vhost.Cluster
-	vhost, queue string
+	cluster             vhost.Cluster
+	place, vhost, queue string
 }
 
 // queueUses records queues that Warren itself consumes to browse or move messages, or to which it moves messages, through all
@@ -56,7 +59,7 @@ func (u *queueUses) includes(at clusterQueue) bool {
 	return u.of[at].now > 0
 }
 
-// since reports whether the broker may have counted Warren among the consumers of a queue since the given time.
+// since reports whether the broker may have counted Warren among the consumers of a queue since the given time, at any place.
 func (u *queueUses) since(then time.Time, at clusterQueue) bool {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -71,16 +74,20 @@ func (u *queueUses) since(then time.Time, at clusterQueue) bool {
 
 // BeginConsuming records that Warren consumes a queue on the cluster with this key until the returned function is called.
 func (o *Observer) BeginConsuming(cluster, queue string) (end func()) {
-	return o.Observations.consumed.begin(clusterQueue{vhost.ClusterOf(cluster), o.VHost, queue})
+	return o.Observations.consumed.begin(o.queueOn(cluster, queue))
 }
 
 // BeginFilling records that Warren moves messages to a queue on the cluster with this key until the returned function is called.
 func (o *Observer) BeginFilling(cluster, queue string) (end func()) {
-	return o.Observations.filled.begin(clusterQueue{vhost.ClusterOf(cluster), o.VHost, queue})
+	return o.Observations.filled.begin(o.queueOn(cluster, queue))
 }
 
 // IsMoving reports whether Warren consumes a queue, or moves messages to it, now and through any connection of the process.
 func (o *Observer) IsMoving(queue string) bool {
-	at := clusterQueue{vhost.ClusterOf(o.Health.Read().Cluster.Key()), o.VHost, queue}
+	at := o.queueOn(o.Health.Read().Cluster.Key(), queue)
 	return o.Observations.consumed.includes(at) || o.Observations.filled.includes(at)
+}
+
+func (o *Observer) queueOn(cluster, queue string) clusterQueue {
+	return clusterQueue{vhost.ClusterOf(cluster), cmp.Or(o.Health.Read().Place.Address, o.Broker), o.VHost, queue}
 }

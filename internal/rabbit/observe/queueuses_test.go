@@ -47,13 +47,13 @@ func TestConsumersInARow(t *testing.T) {
 
 func TestQueueUses(t *testing.T) {
 	t.Parallel()
-	at := clusterQueue{vhost.Cluster{ID: "abc", Name: "rabbit", Endpoint: "one:5672"}, "/", "orders.dlq"}
+	at := clusterQueue{vhost.Cluster{ID: "abc", Name: "rabbit", Endpoint: "one:5672"}, "10.0.0.1:5672", "/", "orders.dlq"}
 	elsewhere := map[string]clusterQueue{
-		"another queue":   {at.cluster, "/", "bills.dlq"},
-		"another vhost":   {at.cluster, "other", "orders.dlq"},
-		"another cluster": {vhost.Cluster{ID: "def", Name: "hare", Endpoint: "two:5672"}, "/", "orders.dlq"},
+		"another queue":   {at.cluster, at.place, "/", "bills.dlq"},
+		"another vhost":   {at.cluster, at.place, "other", "orders.dlq"},
+		"another cluster": {vhost.Cluster{ID: "def", Name: "hare", Endpoint: "two:5672"}, at.place, "/", "orders.dlq"},
 	}
-	through := clusterQueue{vhost.Cluster{Name: "rabbit", Endpoint: "two:5672"}, "/", "orders.dlq"} // may be the same cluster
+	through := clusterQueue{vhost.Cluster{Name: "rabbit", Endpoint: "two:5672"}, "10.0.0.2:5672", "/", "orders.dlq"} // may be the same cluster
 	uses, now := queueUses{}, time.Now()
 	topologytest.Equal(t, "before", false, uses.since(now, at))
 	first, second := uses.begin(at), uses.begin(through)
@@ -71,4 +71,9 @@ func TestQueueUses(t *testing.T) {
 	uses.begin(elsewhere["another queue"])
 	_, known := uses.of[at]
 	topologytest.Equal(t, "what ended long ago is known", false, known)
+
+	forged := clusterQueue{at.cluster, "10.0.0.1:5672 tls.serverName", "/", "orders.dlq"}
+	uses.begin(forged)
+	topologytest.Equal(t, "runs there", true, uses.includes(forged))
+	topologytest.Equal(t, "runs at another broker that another tenant forges", false, uses.includes(at))
 }

@@ -129,8 +129,8 @@ func checkRoom(queue string, bytes int64, nodes []management.Node) error {
 		case node.DiskAlarm:
 			return refuse(QueueUnavailable, "node %q has a disk alarm, so RabbitMQ accepts no messages", node.Name)
 		case known && free/copies < bytes:
-			return refuse(QueueUnavailable, "node %q has %d bytes of free disk; to move the %d bytes of queue %q, it needs %d",
-				node.Name, free, bytes, queue, copies*bytes)
+			return refuse(QueueUnavailable, "node %q has too little free disk: while the messages of queue %q are moved, they can take %d times "+
+				"the disk that they take now", node.Name, queue, copies)
 		}
 	}
 	return nil
@@ -232,7 +232,7 @@ func (r *Recreator) checkDeadLetters(ctx context.Context, rec Recreation, info *
 	if err != nil || now.Ready == 0 {
 		return err
 	}
-	return checkMoved(name, now.Ready, vhost.Normalize(info.Arguments), policies)
+	return checkMoved(name, vhost.Normalize(info.Arguments), policies)
 }
 
 // checkSources is the part of checkDeadLetters about other queues, which may be in use again since Check.
@@ -276,7 +276,7 @@ func (r *Recreator) findLossySource(ctx context.Context, queue string, policies 
 const fewDeliveries = 12
 
 // checkMovable is checkMoved with the current arguments of the queue and the current policies.
-func (r *Recreator) checkMovable(ctx context.Context, queue string, ready int) error {
+func (r *Recreator) checkMovable(ctx context.Context, queue string) error {
 	info, err := r.api.QueueInfo(ctx, queue, management.WithoutStatistics)
 	if err != nil || info == nil {
 		return withBrokerReason(err)
@@ -285,27 +285,28 @@ func (r *Recreator) checkMovable(ctx context.Context, queue string, ready int) e
 	if err != nil {
 		return withBrokerReason(err)
 	}
-	return checkMoved(queue, ready, vhost.Normalize(info.Arguments), policies)
+	return checkMoved(queue, vhost.Normalize(info.Arguments), policies)
 }
 
 // checkMoved refuses a queue that could lose its ready messages while they are moved.
-func checkMoved(queue string, ready int, arguments vhost.Arguments, policies []vhost.Policy) error {
+func checkMoved(queue string, arguments vhost.Arguments, policies []vhost.Policy) error {
 	deadLetters := arguments[vhost.ArgDeadLetterExchange] != nil
 	if deadLetters && !vhost.DeadLettersAtLeastOnce(queue, arguments, safedelete.WithoutFences(policies)) {
-		return refuse(LossyDeadLetters, "queue %q dead-letters at most once: dead letters could be lost while its %d messages are moved",
-			queue, ready)
+		return refuse(LossyDeadLetters, "queue %q dead-letters at most once: dead letters could be lost while its messages are moved", queue)
 	}
 	limits := []any{arguments[vhost.ArgDeliveryLimit]}
 	for _, policy := range policies {
 		if policy.Match(queue, vhost.TypeQuorum) != vhost.MatchNo {
 			limits = append(limits, vhost.Normalize(policy.Definition)[vhost.KeyDeliveryLimit])
-			deadLetters = deadLetters || policy.Definition[vhost.KeyDeadLetterExchange] != nil
 		}
 	}
+	drops := !deadLetters && slices.ContainsFunc(safedelete.PossibleDefinitions(queue, policies), func(definition vhost.Arguments) bool {
+		return definition[vhost.KeyDeadLetterExchange] == nil
+	})
 	for _, value := range limits {
-		if limit, given := value.(int64); given && limit >= 0 && limit < fewDeliveries && !deadLetters {
-			return refuse(LossyDeliveries, "queue %q drops a message that is delivered %d times: some of its %d messages could be lost "+
-				"while they are moved; empty the queue first", queue, limit+1, ready)
+		if limit, given := value.(int64); given && limit >= 0 && limit < fewDeliveries && drops {
+			return refuse(LossyDeliveries, "queue %q drops a message that is delivered %d times: some of its messages could be lost "+
+				"while they are moved; empty the queue first", queue, limit+1)
 		}
 	}
 	return nil

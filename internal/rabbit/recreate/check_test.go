@@ -30,7 +30,7 @@ func TestRoomForARecreation(t *testing.T) {
 		"one node has too little disk": {
 			1000,
 			[]management.Node{{Name: "a", FreeDisk: json.Number("3000")}, {Name: "b", FreeDisk: json.Number("2999")}},
-			`node "b" has 2999 bytes of free disk; to move the 1000 bytes of queue "orders", it needs 3000`,
+			`node "b" has too little free disk: while the messages of queue "orders" are moved, they can take 3 times the disk that they take now`,
 		},
 		"a memory alarm": {
 			0, []management.Node{{Name: "a", MemoryAlarm: true}}, `node "a" has a memory alarm, so RabbitMQ accepts no messages`,
@@ -144,6 +144,12 @@ func TestQueuesThatCouldLoseMessagesWhileTheyAreMoved(t *testing.T) {
 		"few deliveries by a policy": {policies: policyOf(".*", vhost.Arguments{vhost.KeyDeliveryLimit: 3.0}), refusal: LossyDeliveries},
 		"a policy of other queues":   {policies: policyOf("^x", vhost.Arguments{vhost.KeyDeliveryLimit: 3.0})},
 		"dead-lettered by a policy":  {policies: policyOf(".*", vhost.Arguments{vhost.KeyDeliveryLimit: 3.0, "dead-letter-exchange": "dlx"})},
+		"dead-lettered by a policy that another one outranks": {policies: append(
+			policyOf(".*", vhost.Arguments{"dead-letter-exchange": "dlx"}),
+			vhost.Policy{
+				Name: "q", Pattern: vhost.ReadPattern(".*"), ApplyTo: "queues", Priority: 1,
+				Definition: vhost.Arguments{vhost.KeyDeliveryLimit: 3.0},
+			}), refusal: LossyDeliveries},
 		"dead-lettered at most once": {arguments: vhost.Arguments{vhost.ArgDeadLetterExchange: "dlx"}, refusal: LossyDeadLetters},
 		"dead-lettered at most once, because the queue drops messages": {arguments: vhost.Arguments{
 			vhost.ArgDeadLetterExchange: "dlx", vhost.ArgDeadLetterStrategy: vhost.StrategyAtLeastOnce,
@@ -151,7 +157,7 @@ func TestQueuesThatCouldLoseMessagesWhileTheyAreMoved(t *testing.T) {
 	}
 	for name, test := range cases {
 		t.Run(name, func(t *testing.T) {
-			if err := checkMoved("orders", 1, test.arguments, test.policies); ReasonOf(err) != test.refusal {
+			if err := checkMoved("orders", test.arguments, test.policies); ReasonOf(err) != test.refusal {
 				t.Errorf("%q: %v", ReasonOf(err), err)
 			}
 		})

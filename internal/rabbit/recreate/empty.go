@@ -38,7 +38,7 @@ func (r *Recreator) Empty(ctx context.Context, rec Recreation, report func(Progr
 			return progress, r.Errors.Fail(brokererr.ErrNotEmpty, "queue %q holds %d messages and is recreated without a hold queue",
 				rec.Queue.Name, now.Ready)
 		}
-		if err := r.checkMovable(ctx, rec.Queue.Name, now.Ready); err != nil {
+		if err := r.checkMovable(ctx, rec.Queue.Name); err != nil {
 			return progress, err
 		}
 		before := progress.Moved
@@ -63,9 +63,10 @@ func (r *Recreator) Empty(ctx context.Context, rec Recreation, report func(Progr
 	return progress, nil
 }
 
-// isPast reports whether a message came past the bindings: after the queue was emptied, and neither from a tier nor from Warren.
+// isPast reports whether a message came past the bindings: after the queue was emptied, and neither from a tier nor from Warren. A message
+// that was delivered before may be older: RabbitMQ 4.3 can delay a message that a consumer has returned.
 func (r Recreation) isPast(message *amqp.Delivery) bool {
-	return r.Emptied && !deadletter.DiedIn(message.Headers, r.Tiers) && !safedelete.IsSentinel(message)
+	return r.Emptied && !message.Redelivered && !deadletter.DiedIn(message.Headers, r.Tiers) && !safedelete.IsSentinel(message)
 }
 
 // checkPast fails if messages came past the bindings and AcceptsPast is false. Then they are in the backlog, and the queue must not

@@ -97,9 +97,21 @@ func (r *Recreator) bindIfUnbound(ctx context.Context, rec Recreation) error {
 	return r.bindRecorded(ctx, rec)
 }
 
-// bindRecorded declares the recorded bindings, because another client has deleted the hold, which had them.
+// bindRecorded declares the recorded bindings, because another client has deleted the hold, which had them. It leaves out bindings whose
+// exchange is gone, too.
 func (r *Recreator) bindRecorded(ctx context.Context, rec Recreation) error {
-	return r.bind(ctx, rec.Queue.Name, rec.Bindings)
+	for _, binding := range rec.Bindings {
+		err := r.bind(ctx, rec.Queue.Name, []vhost.Binding{binding})
+		if errors.Is(err, brokererr.ErrNotFound) {
+			if now, uncounted := r.count(ctx, rec.Queue.Name); uncounted == nil && now.Exists {
+				continue
+			}
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // giveBackAll moves the messages of the backlog back, then most messages of the hold. Then it binds the queue, moves the remaining

@@ -169,3 +169,29 @@ func TestEmptyEndsAlthoughMessagesComeByName(t *testing.T) {
 		t.Errorf("moved %d messages in %d moves: %v", progress.Moved, changer.moves, err)
 	}
 }
+
+func TestMessagesThatCameByTheNameOfTheQueue(t *testing.T) {
+	emptied := of("orders")
+	emptied.Emptied, emptied.Tiers = true, []string{"orders.retry.10s"}
+	death := func(queue string) amqp.Table {
+		return amqp.Table{"x-death": []any{amqp.Table{"queue": queue, "reason": "expired", "count": int64(1)}}}
+	}
+	cases := map[string]struct {
+		rec     Recreation
+		message amqp.Delivery
+		want    bool
+	}{
+		"before the queue was emptied":       {rec: of("orders")},
+		"after the queue was emptied":        {rec: emptied, want: true},
+		"from a delay tier":                  {rec: emptied, message: amqp.Delivery{Headers: death("orders.retry.10s")}},
+		"from another queue":                 {rec: emptied, message: amqp.Delivery{Headers: death("bills")}, want: true},
+		"delivered before, and then delayed": {rec: emptied, message: amqp.Delivery{Redelivered: true}},
+	}
+	for name, test := range cases {
+		t.Run(name, func(t *testing.T) {
+			if got := test.rec.isPast(&test.message); got != test.want {
+				t.Error(got)
+			}
+		})
+	}
+}

@@ -904,6 +904,21 @@ func TestRecreationBindsTheQueueWithoutTheHold(t *testing.T) {
 	})
 }
 
+// Another client deletes the hold and an exchange, so one of the recorded bindings cannot be declared.
+func TestRecreationEndsWithoutAnExchangeThatIsGone(t *testing.T) {
+	rabbittest.Each(t, func(t *testing.T, vh *brokers.VHost) {
+		boundQueue(vh, nil)
+		run := recreation(t, vh, nil)
+		run.nextUntil(givingBack)
+		vh.DeleteQueue(run.record.Hold())
+		vh.DeleteExchange("direct")
+		run.run()
+		if got := run.sourcesOf("orders"); !slices.Equal(got, []string{"topic"}) {
+			t.Errorf("the queue is bound to %q", got)
+		}
+	})
+}
+
 // Another client deletes a queue while messages are moved out of it. The recreation continues without the queue.
 func TestRecreationContinuesWithoutAQueueThatIsDeletedDuringAMove(t *testing.T) {
 	t.Parallel()
@@ -1166,7 +1181,7 @@ func TestRecreationIsRefused(t *testing.T) {
 		},
 		"a queue that dead-letters to itself": {arguments: toOrders, setup: oneReady},
 		"dead letters of its own at most once": {
-			arguments: deadLetterAtMostOnce, setup: oneReady, change: moves, reason: recreate.LossyDeadLetters, says: "its 1 messages are moved",
+			arguments: deadLetterAtMostOnce, setup: oneReady, change: moves, reason: recreate.LossyDeadLetters, says: "its messages are moved",
 		},
 		"dead letters of its own at most once, and it waits until it is empty": {arguments: deadLetterAtMostOnce, setup: oneReady},
 		"few deliveries": {

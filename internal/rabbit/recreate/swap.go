@@ -88,7 +88,7 @@ func (r *Recreator) mayDrain(ctx context.Context, rec Recreation) (bool, error) 
 	if rec.WithoutHold || r.hasSingleActiveConsumer(rec.Queue.Name) {
 		return false, nil
 	}
-	err := r.checkMovable(ctx, rec.Queue.Name, 0)
+	err := r.checkMovable(ctx, rec.Queue.Name)
 	if reason := ReasonOf(err); reason == LossyDeliveries || reason == LossyDeadLetters {
 		return false, nil
 	}

@@ -204,7 +204,7 @@ const pollRecreation = 5 * time.Second
 func (r Recreation) Permit(m Moment) Verdict {
 	last := m.Status.LastResult
 	switch {
-	case r.Upgraded && !m.isApproved(): // before all other reasons, because the queue works as it is
+	case r.Upgraded && !m.IsApproved(): // before all other reasons, because the queue works as it is
 		return r.approvalNeeded(m)
 	case r.Refusal != "":
 		return Verdict{Reason: v1alpha1.ReasonRecreationBlocked, Message: r.Refusal, Again: time.Minute}
@@ -216,7 +216,7 @@ func (r Recreation) Permit(m Moment) Verdict {
 		return Verdict{Reason: v1alpha1.ReasonRecreationBlocked, Message: fmt.Sprintf("%d attempts failed, the last one because %s. "+
 			"Warren tries again when you change the spec, or when you abort and then approve the recreation",
 			m.Status.Attempts, last.Message)}
-	case r.NeedsApproval(m.Settings) && !m.isApproved():
+	case r.NeedsApproval(m.Settings) && !m.IsApproved():
 		return r.approvalNeeded(m)
 	}
 	if wait := retryWait(m); wait > 0 {
@@ -252,8 +252,8 @@ func (r Recreation) Decide(m Moment) Verdict {
 			"Warren recreates queue %q when at most %d messages are ready (recreation.maxReadyMessages)", r.Queue.Name, limit)}
 	case m.Ready > 0 && r.AtMostOnce:
 		return Verdict{Reason: v1alpha1.ReasonRecreationBlocked, Again: pollRecreation, Message: fmt.Sprintf(
-			"queue %q dead-letters at most once, so its dead letters may be lost while its %d messages are moved: empty the queue first",
-			r.Queue.Name, m.Ready)}
+			"queue %q dead-letters at most once, so its dead letters may be lost while its messages are moved: empty the queue first",
+			r.Queue.Name)}
 	}
 	return Verdict{Begins: true}
 }
@@ -270,9 +270,9 @@ func (r Recreation) NeedsApproval(settings topology.Recreation) bool {
 	return r.Foreign || r.Upgraded || settings.Policy == v1alpha1.RecreatePolicyMigrate && !settings.Automatic
 }
 
-// isApproved reports whether the plan is approved. An approval applies to all queues that the plan recreates, one after the
+// IsApproved reports whether the plan is approved. An approval applies to all queues that the plan recreates, one after the
 // other.
-func (m Moment) isApproved() bool {
+func (m Moment) IsApproved() bool {
 	accepted := m.Status.ApprovedPlanHash == m.Approved && m.Status.ApprovedGeneration == m.Generation
 	return m.Approved != "" && (m.Approved == m.PlanHash || accepted)
 }

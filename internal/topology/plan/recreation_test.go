@@ -307,7 +307,7 @@ func TestWhenARecreationBegins(t *testing.T) {
 		"Migrate, as many as allowed":     {settings: migrate, ready: 100},
 		"Migrate, too many":               {settings: migrate, ready: 101, want: `Warren recreates queue "orders" when at most 100 messages are ready (recreation.maxReadyMessages)`},
 		"Migrate, a delay tier":           {role: v1alpha1.RoleDelayTier, settings: migrate, ready: 1, want: `Warren recreates queue "orders" when it holds no ready message`},
-		"Migrate, at most once":           {atMostOnce: true, settings: migrate, ready: 1, want: `queue "orders" dead-letters at most once, so its dead letters may be lost while its 1 messages are moved: empty the queue first`},
+		"Migrate, at most once":           {atMostOnce: true, settings: migrate, ready: 1, want: `queue "orders" dead-letters at most once, so its dead letters may be lost while its messages are moved: empty the queue first`},
 		"Migrate, at most once and empty": {atMostOnce: true, settings: migrate},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -22,8 +22,8 @@ const (
 
 // ConsumerCounts counts the consumers of a queue by what Warren knows about them.
 type ConsumerCounts struct {
-	// All is how many consumers the queue has. Listed is how many of them the broker lists for Warren's user. Following is how many of the
-	// listed ones follow the contract in the ConsumerQueue's ConfigMap.
+	// All is how many consumers the queue has. Listed is how many of them the broker lists. Following is how many of the listed ones
+	// follow the contract in the ConsumerQueue's ConfigMap.
 	All, Listed, Following int
 }
 
@@ -34,7 +34,7 @@ func (c ConsumerCounts) whyNoPause(configMap string) string {
 		return fmt.Sprintf("%s not follow the contract in ConfigMap %q: scale these consumers to zero",
 			counted(others, "of them does", "of them do"), configMap)
 	case c.Listed < c.All:
-		return "Warren cannot list all of them to see whether they follow the contract: give its RabbitMQ user the tag monitoring, or " +
+		return "RabbitMQ does not list all of them, so Warren cannot see whether they follow the contract: enable statistics, or " +
 			"scale the consumers to zero"
 	}
 	return ""

@@ -28,7 +28,7 @@ func TestWhenConsumersAreAskedToPause(t *testing.T) {
 		},
 		"one is not listed": {
 			consumers: plan.ConsumerCounts{All: 3, Listed: 2, Following: 2},
-			want: "Warren cannot list all of them to see whether they follow the contract: give its RabbitMQ user the tag monitoring, " +
+			want: "RabbitMQ does not list all of them, so Warren cannot see whether they follow the contract: enable statistics, " +
 				"or scale the consumers to zero",
 		},
 		"one is listed that has gone": {consumers: plan.ConsumerCounts{All: 2, Listed: 3, Following: 3}},
