@@ -5,8 +5,7 @@ package gitenv
 import (
 	"context"
 
-	. "github.com/onsi/ginkgo/v2"
+	. "github.com/warren-mq/warren/test/testenv"
 )
 
-// ctx ends with the test.
 func ctx() context.Context { return ContextOfSpec() }
