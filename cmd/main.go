@@ -75,7 +75,7 @@ func run(given *options.Options) error {
 		return err
 	}
 	build := buildinfo.Get()
-	metrics.BuildInfo.Set(build.Version, build.Revision, build.GoVersion)
+	metrics.BuildInfo.WithLabelValues(build.Version, build.Revision, build.GoVersion).Set(1)
 	ctx := ctrl.SetupSignalHandler()
 	finder, users, err := controller.Setup(ctx, mgr, controller.Options{
 		MaxConcurrentReconciles: given.MaxConcurrentReconciles, MaxManagementResponse: given.MaxManagementResponse(),

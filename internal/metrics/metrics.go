@@ -82,18 +82,6 @@ func (h *Histogram) Observe(took time.Duration, labels ...string) {
 	h.vector.WithLabelValues(labels...).Observe(took.Seconds())
 }
 
-// Sizes is a histogram without labels.
-type Sizes struct{ histogram prometheus.Histogram }
-
-// Observe records a size.
-func (s *Sizes) Observe(size int) { s.histogram.Observe(float64(size)) }
-
-// Info is a metric whose value is always 1 and whose labels have the information.
-type Info struct{ vector *prometheus.GaugeVec }
-
-// Set gives the labels their values.
-func (i *Info) Set(labels ...string) { i.vector.WithLabelValues(labels...).Set(1) }
-
 // State is a metric whose value is read at scrape time.
 type State struct {
 	desc *prometheus.Desc
@@ -153,18 +141,19 @@ func histogram(name, help string, buckets []float64, labels ...string) *Histogra
 	return &Histogram{vector}
 }
 
-func sizes(name, help string, buckets []float64) *Sizes {
+func sizes(name, help string, buckets []float64) prometheus.Histogram {
 	define(typeHistogram, name, help, nil)
 	histogram := prometheus.NewHistogram(prometheus.HistogramOpts{Name: name, Help: help, Buckets: buckets})
 	collectors = append(collectors, histogram)
-	return &Sizes{histogram}
+	return histogram
 }
 
-func info(name, help string, labels ...string) *Info {
+// info defines a metric whose value is always 1 and whose labels have the information.
+func info(name, help string, labels ...string) *prometheus.GaugeVec {
 	define(typeGauge, name, help, labels)
 	vector := prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: name, Help: help}, labels)
 	collectors = append(collectors, vector)
-	return &Info{vector}
+	return vector
 }
 
 func gauge(name, help string, labels ...string) *State {

@@ -194,7 +194,11 @@ func (c *Connection) Messages(queues []string) Messages { return c.observer.Mess
 func (c *Connection) Consumers(queue string) Consumers { return c.observer.Consumers(queue) }
 
 // RefusedBrowse returns why the broker refused the last browse of a queue; nil if it did not.
-func (c *Connection) RefusedBrowse(queue string) error { return c.mover.refused.get(queue) }
+func (c *Connection) RefusedBrowse(queue string) error {
+	err, _ := c.mover.refused.Load(queue)
+	refused, _ := err.(error)
+	return refused
+}
 
 // Apply declares the exchanges and queues of a topology, and binds its bindings; see change.Changer.
 func (c *Connection) Apply(ctx context.Context, changes topology.Topology) error {

@@ -23,8 +23,10 @@ type queueMover struct {
 	dialer   brokermatch.Dialer
 	observer *observe.Observer
 	// notify receives a notice when the broker begins or ceases to refuse access to the messages of a queue.
-	notify  func(snapshot.Notice)
-	refused refusedBrowses
+	notify func(snapshot.Notice)
+	// refused has the error of the last browse of each queue (string) that the broker has refused to show. An entry is removed when a browse
+	// succeeds, or when a move receives a message. A new connection, for example with a new Secret, has none.
+	refused sync.Map
 }
 
 // Move runs mover.Run on connections that only the move uses.
@@ -58,7 +60,13 @@ func (m *queueMover) noteBrowse(queue string, err error) {
 	if err != nil && !errors.Is(err, brokererr.ErrAccessRefused) {
 		return
 	}
-	if m.refused.set(queue, err) {
+	var wasRefused bool
+	if err == nil {
+		_, wasRefused = m.refused.LoadAndDelete(queue)
+	} else {
+		_, wasRefused = m.refused.Swap(queue, err)
+	}
+	if wasRefused == (err == nil) {
 		m.notify(snapshot.Notice{Queues: []string{queue}})
 	}
 }
@@ -75,35 +83,4 @@ func (m *queueMover) Dial(ctx context.Context, cluster, name string, largestBody
 	dialer := m.dialer
 	dialer.Options.Product, dialer.Options.Name, dialer.Options.LargestBody = moverProduct, name, largestBody
 	return dialer.DialSecond(ctx, m.channels, cluster)
-}
-
-// refusedBrowses records which queues the broker has refused to show, and why. An entry is removed when a browse succeeds, when a move
-// receives a message, or when the connection is closed, for example because the Secret changed. A restart forgets all entries, and the next
-// browse records them again.
-type refusedBrowses struct {
-	mu sync.Mutex
-	of map[string]error
-}
-
-// get returns the error of the last browse of a queue if the broker refused it; nil otherwise.
-func (r *refusedBrowses) get(queue string) error {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.of[queue]
-}
-
-// set records the error of a refused browse; nil clears it. It reports whether a refusal begins or ends.
-func (r *refusedBrowses) set(queue string, err error) (changed bool) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	changed = (r.of[queue] == nil) != (err == nil)
-	if err == nil {
-		delete(r.of, queue)
-		return changed
-	}
-	if r.of == nil {
-		r.of = map[string]error{}
-	}
-	r.of[queue] = err
-	return changed
 }

@@ -56,7 +56,7 @@ func (v *vhostScope) countCorrected(found []v1alpha1.Change, after plan.Comparis
 
 // notSeenBefore returns the changes that the status does not list. A status that lists only part of the changes has a hash of all of them.
 func (v *vhostScope) notSeenBefore(found []v1alpha1.Change) []v1alpha1.Change {
-	if hash, err := plan.Hash(found); err == nil && hash == v.status.PlanHash {
+	if plan.Hash(found) == v.status.PlanHash {
 		return nil
 	}
 	return plan.Without(found, v.status.Changes)

@@ -53,7 +53,7 @@ func (v *vhostScope) pauseConsumers(next plan.Recreation, moment plan.Moment, in
 	case isPaused && waits:
 		verdict.Message += fmt.Sprintf("; Warren asks them to pause, and waits until %s", ends.UTC().Format(time.RFC3339))
 		return verdict
-	case isPaused, !waits, v.contractConfigMap() == "", !next.MayPauseConsumers(moment):
+	case isPaused, !waits, v.contractConfigMap() == "", !plan.MovesMessages(moment.Settings, next.Queue.Role):
 		return verdict
 	}
 	counts := plan.ConsumerCounts{All: inspected.seen.Queue.Consumers, Listed: inspected.listed, Following: inspected.following}

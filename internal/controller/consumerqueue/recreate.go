@@ -67,7 +67,7 @@ func (v *vhostScope) planRecreation(comparison plan.Comparison, outcome summary)
 		v.dropPlanned()
 		return outcome, nil
 	}
-	if !verdict.Begins || !next.MayPauseConsumers(moment) {
+	if !verdict.Begins || !plan.MovesMessages(moment.Settings, next.Queue.Role) {
 		moment.Status.EndPause()
 	}
 	v.status.Recreation = &moment.Status
@@ -114,7 +114,7 @@ func (v *vhostScope) decideRecreation(next plan.Recreation, moment plan.Moment) 
 			return plan.Verdict{Reason: v1alpha1.ReasonRecreationBlocked, Message: err.Error()}, nil
 		}
 		work.former, work.isInUse = inspected, func(queue recreate.QueueSeen) bool { return !decideBy(queue, next, moment).Begins }
-		if _, isPaused := plan.PauseEnds(&moment.Status); !isPaused && next.MayPauseConsumers(moment) {
+		if _, isPaused := plan.PauseEnds(&moment.Status); !isPaused && plan.MovesMessages(moment.Settings, next.Queue.Role) {
 			work.configMap = v.contractConfigMap()
 		}
 		v.recreations.begin(key, moment.Status, work.run)

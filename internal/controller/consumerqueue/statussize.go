@@ -30,18 +30,13 @@ const (
 )
 
 // setTopology writes the topology into the status, truncated to fit.
-func (r *report) setTopology(entries []v1alpha1.TopologyEntry, comparison plan.Comparison, done plan.Plan) error {
-	hash, err := plan.Hash(comparison.Changes)
-	if err != nil {
-		return err
-	}
-	r.status.PlanHash = hash
+func (r *report) setTopology(entries []v1alpha1.TopologyEntry, comparison plan.Comparison, done plan.Plan) {
+	r.status.PlanHash = plan.Hash(comparison.Changes)
 	describeWithin(r.status, entries, comparison)
 	r.status.TopologyOmitted += int32(comparison.Unlisted)
 	if done.Count() > 0 && len(comparison.Changes) == 0 {
 		r.setLastSynced()
 	}
-	return nil
 }
 
 // describeWithin writes the lists. If they are too large, it leaves out foreign bindings first, then changes, then advisories,

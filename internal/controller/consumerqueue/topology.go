@@ -243,9 +243,7 @@ func (v *vhostScope) reportDrift(ctx context.Context, comparison plan.Comparison
 	v.countDetected(comparison.Drift(v.known, v.cq.Spec.DriftPolicy))
 	outcome := summarize(comparison, v.known, v.cq.Spec.DriftPolicy, nil)
 	v.recordTransitions(decided, comparison.Changes, outcome, nil)
-	if err := v.setTopology(plan.MergeInventory(comparison, v.known, plan.Plan{}), comparison, decided); err != nil {
-		return err
-	}
+	v.setTopology(plan.MergeInventory(comparison, v.known, plan.Plan{}), comparison, decided)
 	v.setConditions(outcome)
 	if err := v.writeClaim(ctx); err != nil {
 		return err
@@ -267,9 +265,7 @@ func (v *vhostScope) reportOutcome(
 		topology.Advisories(v.cq, v.version))
 	entries := plan.MergeInventory(comparison, v.known, decided)
 	outcome := summarize(comparison, v.known, v.cq.Spec.DriftPolicy, applied)
-	if err := v.setTopology(entries, comparison, decided); err != nil {
-		return err
-	}
+	v.setTopology(entries, comparison, decided)
 	outcome, begun := v.planRecreation(comparison, outcome)
 	v.recordTransitions(decided, before, outcome, applied)
 	if begun != nil {

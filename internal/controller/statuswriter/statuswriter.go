@@ -3,12 +3,13 @@ package statuswriter
 import (
 	"context"
 	"errors"
-	"sync"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/util/resourceversion"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/warren-mq/warren/internal/controller/byresource"
 )
 
 // FieldOwner is the field manager of the fields that Warren writes, except in Events and in its Lease.
@@ -27,11 +28,7 @@ func IsStale(err error) bool { return errors.Is(err, ErrStaleCache) || apierrors
 // a reconciliation reads the old status. If it computes that old status again, it must not conclude that there is nothing to write.
 //
 // A restart of the manager loses the versions, but the cache of a new process begins with the newest ones. Forget removes a version.
-// IsOlder removes a version that has reached the cache.
-type Writer struct {
-	mu     sync.Mutex
-	writes map[client.ObjectKey]write
-}
+type Writer struct{ byresource.Map[write] }
 
 // write is the last write of a resource.
 type write struct {
@@ -56,35 +53,12 @@ func (w *Writer) Update(ctx context.Context, c client.Client, object client.Obje
 
 // Record records the resource version of an object that the API server has returned for a write.
 func (w *Writer) Record(object client.Object) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if w.writes == nil {
-		w.writes = map[client.ObjectKey]write{}
-	}
-	w.writes[client.ObjectKeyFromObject(object)] = write{object.GetResourceVersion(), time.Now()}
+	w.Change(client.ObjectKeyFromObject(object), func(write) write { return write{object.GetResourceVersion(), time.Now()} })
 }
 
 // IsOlder reports whether an object from the cache is older than the last write of that object.
 func (w *Writer) IsOlder(object client.Object) bool {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	key := client.ObjectKeyFromObject(object)
-	last, known := w.writes[key]
-	if !known {
-		return false
-	}
+	last := w.Get(client.ObjectKeyFromObject(object))
 	order, err := resourceversion.CompareResourceVersion(object.GetResourceVersion(), last.version)
-	switch {
-	case err != nil, order > 0, time.Since(last.at) > maxCacheLag:
-		delete(w.writes, key)
-		return false
-	}
-	return order < 0
-}
-
-// Forget removes the recorded version of a resource that is gone.
-func (w *Writer) Forget(key client.ObjectKey) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	delete(w.writes, key)
+	return err == nil && order < 0 && time.Since(last.at) <= maxCacheLag
 }

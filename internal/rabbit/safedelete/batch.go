@@ -205,7 +205,7 @@ func (b *batch) fenceAndDelete(ctx context.Context, planned []fence.Fence) error
 		if err := b.deleter.api.PutPolicy(ctx, f.Name, f.Pattern, f.Priority, f.Closed()); err != nil {
 			return err
 		}
-		metrics.FenceQueues.Observe(len(f.Queues))
+		metrics.FenceQueues.Observe(float64(len(f.Queues)))
 	}
 	if err := b.deleter.Crash.Pass(StepFenced); err != nil {
 		return err

@@ -138,13 +138,13 @@ func (r *register) trackFence(name string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.fences[name] = time.Time{}
-	r.standing.add(name)
+	r.standing.names.Store(name, nil)
 }
 
 func (r *register) untrackFence(name string, lifted bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.standing.remove(name)
+	r.standing.names.Delete(name)
 	if r.fences[name] = time.Now(); lifted {
 		delete(r.fences, name)
 		delete(r.unansweredAt, name)

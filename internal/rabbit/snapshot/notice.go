@@ -1,5 +1,7 @@
 package snapshot
 
+import "slices"
+
 // Notice lists the changes since the last notice.
 type Notice struct {
 	// Health: Connection.Health returns another result, or the first refresh of the vhost has ended. Any object may have changed, and the
@@ -26,23 +28,19 @@ func (n Notice) Empty() bool {
 }
 
 // Merge returns one notice with the content of all notices.
-func Merge(notices []Notice) Notice {
-	queues, exchanges, routes, all := map[string]bool{}, map[string]bool{}, map[string]bool{}, Notice{}
+func Merge(notices []Notice) (merged Notice) {
 	for _, notice := range notices {
-		all.Health = all.Health || notice.Health
-		all.Capabilities = all.Capabilities || notice.Capabilities
-		all.Current = all.Current || notice.Current
-		all.Messages = all.Messages || notice.Messages
-		for _, part := range []struct {
-			from []string
-			to   map[string]bool
-		}{{notice.Queues, queues}, {notice.Exchanges, exchanges}, {notice.Routes, routes}} {
-			for _, name := range part.from {
-				part.to[name] = true
-			}
-		}
+		merged.Health = merged.Health || notice.Health
+		merged.Capabilities = merged.Capabilities || notice.Capabilities
+		merged.Current = merged.Current || notice.Current
+		merged.Messages = merged.Messages || notice.Messages
+		merged.Queues = append(merged.Queues, notice.Queues...)
+		merged.Exchanges = append(merged.Exchanges, notice.Exchanges...)
+		merged.Routes = append(merged.Routes, notice.Routes...)
 	}
-	merged := newNotice(queues, exchanges, routes)
-	merged.Health, merged.Capabilities, merged.Current, merged.Messages = all.Health, all.Capabilities, all.Current, all.Messages
+	for _, names := range []*[]string{&merged.Queues, &merged.Exchanges, &merged.Routes} {
+		slices.Sort(*names)
+		*names = slices.Compact(*names)
+	}
 	return merged
 }

@@ -4,31 +4,24 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
-	"fmt"
 	"slices"
 
 	"github.com/warren-mq/warren/api/v1alpha1"
 )
 
 // Hash identifies a set of changes regardless of their order and messages; empty for no changes.
-func Hash(changes []v1alpha1.Change) (string, error) {
+func Hash(changes []v1alpha1.Change) string {
 	if len(changes) == 0 {
-		return "", nil
+		return ""
 	}
 	lines := make([]string, len(changes))
 	for i, change := range changes {
 		change.Message = ""
-		line, err := json.Marshal(change)
-		if err != nil {
-			return "", fmt.Errorf("hash plan: %w", err)
-		}
+		line, _ := json.Marshal(change) // a Change has only strings
 		lines[i] = string(line)
 	}
 	slices.Sort(lines)
-	encoded, err := json.Marshal(lines)
-	if err != nil {
-		return "", fmt.Errorf("hash plan: %w", err)
-	}
+	encoded, _ := json.Marshal(lines)
 	sum := sha256.Sum256(encoded)
-	return "sha256:" + hex.EncodeToString(sum[:]), nil
+	return "sha256:" + hex.EncodeToString(sum[:])
 }

@@ -63,11 +63,6 @@ func (r Recreation) PauseConsumers(m Moment, consumers ConsumerCounts, configMap
 	return true, ""
 }
 
-// MayPauseConsumers reports whether a recreation of this kind may pause the consumers of the queue.
-func (r Recreation) MayPauseConsumers(m Moment) bool {
-	return MovesMessages(m.Settings, r.Queue.Role)
-}
-
 // Paused returns the status of a recreation whose consumers are asked to pause. Consumers limit each pause by its id, so every new pause
 // gets a new id.
 func Paused(status v1alpha1.RecreationStatus, now time.Time, newID func() string) v1alpha1.RecreationStatus {

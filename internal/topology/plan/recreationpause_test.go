@@ -65,7 +65,8 @@ func TestWhenConsumersAreAskedToPause(t *testing.T) {
 	}
 }
 
-func TestWhichConsumersMayBeAskedToPause(t *testing.T) {
+// Only the consumers of such a queue may be asked to pause.
+func TestWhichQueuesAreRecreatedWithTheirMessages(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
 		policy v1alpha1.RecreatePolicy
@@ -78,8 +79,7 @@ func TestWhichConsumersMayBeAskedToPause(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			r := plan.Recreation{Queue: topology.Queue{Role: test.role}}
-			topologytest.Equal(t, "may", test.want, r.MayPauseConsumers(plan.Moment{Settings: topology.Recreation{Policy: test.policy}}))
+			topologytest.Equal(t, "moves", test.want, plan.MovesMessages(topology.Recreation{Policy: test.policy}, test.role))
 		})
 	}
 }
