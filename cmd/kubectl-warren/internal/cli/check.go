@@ -6,7 +6,6 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
-	"k8s.io/cli-runtime/pkg/genericiooptions"
 
 	"github.com/warren-mq/warren/cmd/kubectl-warren/internal/check"
 	"github.com/warren-mq/warren/internal/buildinfo"
@@ -14,7 +13,6 @@ import (
 
 type checkCommand struct {
 	*cluster
-	genericiooptions.IOStreams
 
 	api            apiFlags
 	output         *output
@@ -28,8 +26,8 @@ type checks struct {
 	Checks []check.Result `json:"checks"`
 }
 
-func newCheck(c *cluster, streams genericiooptions.IOStreams) *cobra.Command {
-	k := &checkCommand{cluster: c, IOStreams: streams}
+func newCheck(c *cluster) *cobra.Command {
+	k := &checkCommand{cluster: c}
 	cmd := &cobra.Command{
 		Use:   "check",
 		Short: "Check that Warren works, and print what to do if it does not",

@@ -7,6 +7,7 @@ import (
 	authenticationv1 "k8s.io/api/authentication/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/cli-runtime/pkg/genericclioptions"
+	"k8s.io/cli-runtime/pkg/genericiooptions"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -14,13 +15,15 @@ import (
 	"github.com/warren-mq/warren/internal/vhost"
 )
 
-// cluster connects to the API server that kubectl's flags select.
+// cluster connects to the API server that kubectl's flags select. It has the streams of the command.
 type cluster struct {
+	genericiooptions.IOStreams
+
 	flags *genericclioptions.ConfigFlags
 }
 
-func newCluster() *cluster {
-	return &cluster{flags: genericclioptions.NewConfigFlags(true)}
+func newCluster(streams genericiooptions.IOStreams) *cluster {
+	return &cluster{IOStreams: streams, flags: genericclioptions.NewConfigFlags(true)}
 }
 
 // namespace returns the namespace of --namespace, or of the context.

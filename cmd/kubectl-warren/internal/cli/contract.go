@@ -9,7 +9,6 @@ import (
 	"slices"
 
 	"github.com/spf13/cobra"
-	"k8s.io/cli-runtime/pkg/genericiooptions"
 
 	"github.com/warren-mq/warren/api/v1alpha1"
 	"github.com/warren-mq/warren/cmd/kubectl-warren/internal/printable"
@@ -20,14 +19,13 @@ import (
 
 type contractCommand struct {
 	*cluster
-	genericiooptions.IOStreams
 
 	files                 *files
 	version, vhost, check string
 }
 
-func newContract(c *cluster, streams genericiooptions.IOStreams) *cobra.Command {
-	k := &contractCommand{cluster: c, IOStreams: streams}
+func newContract(c *cluster) *cobra.Command {
+	k := &contractCommand{cluster: c}
 	cmd := &cobra.Command{
 		Use:   "contract (NAME | [NAME] -f FILE --broker-version VERSION)",
 		Short: "Print the contract of a ConsumerQueue, which its consumers read",

@@ -8,12 +8,11 @@ import (
 
 	"github.com/spf13/cobra"
 	"k8s.io/apimachinery/pkg/api/meta"
-	"k8s.io/cli-runtime/pkg/genericiooptions"
 
 	"github.com/warren-mq/warren/api/v1alpha1"
 )
 
-func newDiff(c *cluster, streams genericiooptions.IOStreams) *cobra.Command {
+func newDiff(c *cluster) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "diff NAME",
 		Short: "Show the differences between a ConsumerQueue and the broker",
@@ -24,7 +23,7 @@ func newDiff(c *cluster, streams genericiooptions.IOStreams) *cobra.Command {
 	}
 	output := addOutput(cmd, formatTable, formatWide, formatJSON, formatYAML)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		return showDiff(cmd.Context(), c, streams, output, args[0])
+		return showDiff(cmd.Context(), c, output, args[0])
 	}
 	return cmd
 }
@@ -39,7 +38,7 @@ type difference struct {
 	PlanHash string `json:"planHash,omitempty"`
 }
 
-func showDiff(ctx context.Context, c *cluster, streams genericiooptions.IOStreams, output *output, name string) error {
+func showDiff(ctx context.Context, c *cluster, output *output, name string) error {
 	_, cq, err := c.openQueue(ctx, name)
 	if err != nil {
 		return err
@@ -51,9 +50,9 @@ func showDiff(ctx context.Context, c *cluster, streams genericiooptions.IOStream
 		Namespace: cq.Namespace, ConsumerQueue: cq.Name, PlanHash: cq.Status.PlanHash,
 		Changes: append([]v1alpha1.Change{}, cq.Status.Changes...), Omitted: cq.Status.ChangesOmitted,
 	}
-	printed, err := output.printed(streams.Out, found)
+	printed, err := output.printed(c.Out, found)
 	if !printed && err == nil {
-		err = printDiff(streams.Out, cq, output.format == formatWide, isColoured(streams.Out))
+		err = printDiff(c.Out, cq, output.format == formatWide, isColoured(c.Out))
 	}
 	if err == nil && len(found.Changes) > 0 {
 		return &exit{code: exitDiffers}

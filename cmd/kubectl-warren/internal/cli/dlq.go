@@ -2,24 +2,23 @@ package cli
 
 import (
 	"github.com/spf13/cobra"
-	"k8s.io/cli-runtime/pkg/genericiooptions"
 )
 
 // newDLQ returns the group of commands for dead letters.
-func newDLQ(c *cluster, streams genericiooptions.IOStreams) *cobra.Command {
+func newDLQ(c *cluster) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "dlq",
 		Short: "Browse, move and delete dead letters",
 		Args:  onlyCommands,
 		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	cmd.AddCommand(newDLQList(c, streams), newDLQShow(c, streams), newPeek(c, streams), newDLQExport(c, streams))
-	cmd.AddCommand(newRedrive(c, streams), newPurge(c, streams), newJobs(c, streams), newFollow(c, streams))
-	cmd.AddCommand(newRate(c, streams), newSuspend(c, streams), newResume(c, streams), newCancel(c, streams))
+	cmd.AddCommand(newDLQList(c), newDLQShow(c), newPeek(c), newDLQExport(c))
+	cmd.AddCommand(newRedrive(c), newPurge(c), newJobs(c), newFollow(c))
+	cmd.AddCommand(newRate(c), newSuspend(c), newResume(c), newCancel(c))
 	return cmd
 }
 
-func newFollow(c *cluster, streams genericiooptions.IOStreams) *cobra.Command {
+func newFollow(c *cluster) *cobra.Command {
 	return &cobra.Command{
 		Use:               "follow NAME",
 		Short:             "Watch a Redrive or Purge",
@@ -35,7 +34,7 @@ func newFollow(c *cluster, streams genericiooptions.IOStreams) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			_, err = follow(cmd.Context(), kube, streams, named)
+			_, err = follow(cmd.Context(), kube, c.IOStreams, named)
 			return err
 		},
 	}

@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
-	"k8s.io/cli-runtime/pkg/genericiooptions"
 
 	"github.com/warren-mq/warren/api/deadletters/v1alpha1"
 	"github.com/warren-mq/warren/cmd/kubectl-warren/internal/deadletterclient"
@@ -19,7 +18,6 @@ import (
 
 type exportDeadLettersCommand struct {
 	*cluster
-	genericiooptions.IOStreams
 	selectorFlags
 
 	api   apiFlags
@@ -27,8 +25,8 @@ type exportDeadLettersCommand struct {
 	force bool
 }
 
-func newDLQExport(c *cluster, streams genericiooptions.IOStreams) *cobra.Command {
-	e := &exportDeadLettersCommand{cluster: c, IOStreams: streams}
+func newDLQExport(c *cluster) *cobra.Command {
+	e := &exportDeadLettersCommand{cluster: c}
 	cmd := &cobra.Command{
 		Use:   "export NAME",
 		Short: "Export dead letters unredacted, as lines of JSON",

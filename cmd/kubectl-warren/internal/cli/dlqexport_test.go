@@ -83,7 +83,7 @@ func TestExports(t *testing.T) {
 			t.Parallel()
 			path := filepath.Join(t.TempDir(), "orders.ndjson")
 			errOut := &bytes.Buffer{}
-			command := &exportDeadLettersCommand{IOStreams: genericiooptions.IOStreams{ErrOut: errOut}, file: path}
+			command := &exportDeadLettersCommand{cluster: newCluster(genericiooptions.IOStreams{ErrOut: errOut}), file: path}
 			err := command.writeFile(test.answer)
 			written, other := path, path+".part"
 			if test.failed != "" {
@@ -110,7 +110,7 @@ func TestExports(t *testing.T) {
 // An export that was received completely is not complete in the file if a line was not written.
 func TestExportToAFullDisk(t *testing.T) {
 	t.Parallel()
-	command := &exportDeadLettersCommand{IOStreams: genericiooptions.NewTestIOStreamsDiscard()}
+	command := &exportDeadLettersCommand{cluster: newCluster(genericiooptions.NewTestIOStreamsDiscard())}
 	answer := strings.NewReader(exportedLine + `{"kind":"ExportEnd","count":1,"partial":false}` + "\n")
 	if err := command.write(fullDisk{}, answer, "on stdout"); !errors.Is(err, syscall.ENOSPC) {
 		t.Errorf("error %v, want %v", err, syscall.ENOSPC)
@@ -124,7 +124,7 @@ func TestExportIsReadByItsOwnerOnly(t *testing.T) {
 	if err := os.WriteFile(path+".part", []byte("former"), 0o644); err != nil { //nolint:gosec // it is to be readable by others
 		t.Fatal(err)
 	}
-	command := &exportDeadLettersCommand{IOStreams: genericiooptions.NewTestIOStreamsDiscard(), file: path, force: true}
+	command := &exportDeadLettersCommand{cluster: newCluster(genericiooptions.NewTestIOStreamsDiscard()), file: path, force: true}
 	if err := command.writeFile(strings.NewReader(`{"kind":"ExportEnd","count":0,"partial":false}` + "\n")); err != nil {
 		t.Fatal(err)
 	}
@@ -153,7 +153,7 @@ func TestExportKeepsAnEarlierOne(t *testing.T) {
 			if err := os.WriteFile(path, []byte("former"), 0o600); err != nil {
 				t.Fatal(err)
 			}
-			command := &exportDeadLettersCommand{IOStreams: genericiooptions.NewTestIOStreamsDiscard(), file: path, force: test.force}
+			command := &exportDeadLettersCommand{cluster: newCluster(genericiooptions.NewTestIOStreamsDiscard()), file: path, force: test.force}
 			refused := ""
 			if err := command.writeFile(strings.NewReader(test.answer)); err != nil {
 				refused = strings.ReplaceAll(err.Error(), path, "FILE")

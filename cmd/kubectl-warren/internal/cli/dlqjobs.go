@@ -11,14 +11,13 @@ import (
 
 	"github.com/spf13/cobra"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/cli-runtime/pkg/genericiooptions"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/warren-mq/warren/cmd/kubectl-warren/internal/jobs"
 	"github.com/warren-mq/warren/cmd/kubectl-warren/internal/printable"
 )
 
-func newJobs(c *cluster, streams genericiooptions.IOStreams) *cobra.Command {
+func newJobs(c *cluster) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "jobs [NAME]",
 		Short: "List Redrives and Purges with their progress and requester",
@@ -33,14 +32,12 @@ func newJobs(c *cluster, streams genericiooptions.IOStreams) *cobra.Command {
 		if *all && len(args) > 0 {
 			return errNameAndAll
 		}
-		return listJobs(cmd.Context(), c, streams, output, args, *all)
+		return listJobs(cmd.Context(), c, output, args, *all)
 	}
 	return cmd
 }
 
-func listJobs(
-	ctx context.Context, c *cluster, streams genericiooptions.IOStreams, output *output, consumerQueue []string, all bool,
-) error {
+func listJobs(ctx context.Context, c *cluster, output *output, consumerQueue []string, all bool) error {
 	kube, err := c.open()
 	if err != nil {
 		return err
@@ -59,19 +56,19 @@ func listJobs(
 	})
 	if output.format == formatName {
 		for _, each := range listed {
-			printf(streams.Out, "%s\n", resourceNameOf(each.Object))
+			printf(c.Out, "%s\n", resourceNameOf(each.Object))
 		}
 		return nil
 	}
-	if printed, err := output.printed(streams.Out, jobList(listed)); printed || err != nil {
+	if printed, err := output.printed(c.Out, jobList(listed)); printed || err != nil {
 		return err
 	}
 	if len(listed) == 0 {
-		printf(streams.ErrOut, "There is no Redrive and no Purge %s%s.\n", of, kube.where(all))
+		printf(c.ErrOut, "There is no Redrive and no Purge %s%s.\n", of, kube.where(all))
 		return nil
 	}
-	return printJobs(streams.Out, listed, time.Now(), tableLayout{
-		namespaces: all, wide: output.format == formatWide, head: true, coloured: isColoured(streams.Out),
+	return printJobs(c.Out, listed, time.Now(), tableLayout{
+		namespaces: all, wide: output.format == formatWide, head: true, coloured: isColoured(c.Out),
 	})
 }
 

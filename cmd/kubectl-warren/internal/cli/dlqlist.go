@@ -12,7 +12,6 @@ import (
 
 	"github.com/spf13/cobra"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/cli-runtime/pkg/genericiooptions"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -23,14 +22,13 @@ import (
 
 type listCommand struct {
 	*cluster
-	genericiooptions.IOStreams
 
 	output               *output
 	all, nonEmpty, watch bool
 }
 
-func newDLQList(c *cluster, streams genericiooptions.IOStreams) *cobra.Command {
-	l := &listCommand{cluster: c, IOStreams: streams}
+func newDLQList(c *cluster) *cobra.Command {
+	l := &listCommand{cluster: c}
 	cmd := &cobra.Command{
 		Use:   "ls [NAME...]",
 		Short: "List dead-letter queues, with the number of messages that Warren counted last",

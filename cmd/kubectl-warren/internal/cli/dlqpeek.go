@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
-	"k8s.io/cli-runtime/pkg/genericiooptions"
 
 	"github.com/warren-mq/warren/api/deadletters/v1alpha1"
 	"github.com/warren-mq/warren/cmd/kubectl-warren/internal/deadlettertext"
@@ -16,15 +15,14 @@ import (
 
 type peekCommand struct {
 	*cluster
-	genericiooptions.IOStreams
 	selectorFlags
 
 	api    apiFlags
 	output *output
 }
 
-func newPeek(c *cluster, streams genericiooptions.IOStreams) *cobra.Command {
-	p := &peekCommand{cluster: c, IOStreams: streams}
+func newPeek(c *cluster) *cobra.Command {
+	p := &peekCommand{cluster: c}
 	cmd := &cobra.Command{
 		Use:   "peek NAME",
 		Short: "Print dead letters and leave them in place",
@@ -58,7 +56,7 @@ func newPeek(c *cluster, streams genericiooptions.IOStreams) *cobra.Command {
 }
 
 func (p *peekCommand) run(ctx context.Context, name string, query url.Values) error {
-	answer, _, err := p.ask(ctx, p.api, p.ErrOut, name, v1alpha1.SubresourceMessages, query)
+	answer, _, err := p.ask(ctx, p.api, name, v1alpha1.SubresourceMessages, query)
 	if err != nil {
 		return err
 	}

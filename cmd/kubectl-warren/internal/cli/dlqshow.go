@@ -14,7 +14,6 @@ import (
 	"github.com/spf13/cobra"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/duration"
-	"k8s.io/cli-runtime/pkg/genericiooptions"
 	"k8s.io/utils/ptr"
 
 	"github.com/warren-mq/warren/api/deadletters/v1alpha1"
@@ -25,14 +24,13 @@ import (
 
 type showCommand struct {
 	*cluster
-	genericiooptions.IOStreams
 
 	api    apiFlags
 	output *output
 }
 
-func newDLQShow(c *cluster, streams genericiooptions.IOStreams) *cobra.Command {
-	s := &showCommand{cluster: c, IOStreams: streams}
+func newDLQShow(c *cluster) *cobra.Command {
+	s := &showCommand{cluster: c}
 	cmd := &cobra.Command{
 		Use:   "show NAME",
 		Short: "Count dead letters by reason and queue",
@@ -60,7 +58,7 @@ func newDLQShow(c *cluster, streams genericiooptions.IOStreams) *cobra.Command {
 }
 
 func (s *showCommand) run(ctx context.Context, name string, query url.Values) error {
-	answer, namespace, err := s.ask(ctx, s.api, s.ErrOut, name, "", query)
+	answer, namespace, err := s.ask(ctx, s.api, name, "", query)
 	if err != nil {
 		return err
 	}
@@ -89,9 +87,9 @@ func unknownAnswer(err error) error {
 
 // ask returns the whole response of the dead-letter API.
 func (c *cluster) ask(
-	ctx context.Context, api apiFlags, errOut io.Writer, name, subresource string, query url.Values,
+	ctx context.Context, api apiFlags, name, subresource string, query url.Values,
 ) (answer []byte, namespace string, err error) {
-	asked, namespace, err := c.deadLetters(ctx, api, waitPrinter(errOut))
+	asked, namespace, err := c.deadLetters(ctx, api, waitPrinter(c.ErrOut))
 	if err != nil {
 		return nil, "", err
 	}

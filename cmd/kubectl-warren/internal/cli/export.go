@@ -5,7 +5,6 @@ import (
 	"slices"
 
 	"github.com/spf13/cobra"
-	"k8s.io/cli-runtime/pkg/genericiooptions"
 
 	"github.com/warren-mq/warren/api/v1alpha1"
 	"github.com/warren-mq/warren/cmd/kubectl-warren/internal/definitions"
@@ -15,14 +14,13 @@ import (
 
 type exportCommand struct {
 	*cluster
-	genericiooptions.IOStreams
 
 	files          *files
 	version, vhost string
 }
 
-func newExport(c *cluster, streams genericiooptions.IOStreams) *cobra.Command {
-	e := &exportCommand{cluster: c, IOStreams: streams}
+func newExport(c *cluster) *cobra.Command {
+	e := &exportCommand{cluster: c}
 	cmd := &cobra.Command{
 		Use:   "export (NAME... | -f FILE --broker-version VERSION)",
 		Short: "Print the topologies of ConsumerQueues as a definitions.json of RabbitMQ",

@@ -9,7 +9,6 @@ import (
 	"slices"
 
 	"github.com/spf13/cobra"
-	"k8s.io/cli-runtime/pkg/genericiooptions"
 
 	"github.com/warren-mq/warren/api/v1alpha1"
 	"github.com/warren-mq/warren/cmd/kubectl-warren/internal/definitions"
@@ -18,14 +17,13 @@ import (
 )
 
 type importCommand struct {
-	genericiooptions.IOStreams
+	*cluster
 
-	cluster                                 *cluster
 	version, vhost, connection, driftPolicy string
 }
 
-func newImport(c *cluster, streams genericiooptions.IOStreams) *cobra.Command {
-	i := &importCommand{IOStreams: streams, cluster: c}
+func newImport(c *cluster) *cobra.Command {
+	i := &importCommand{cluster: c}
 	cmd := &cobra.Command{
 		Use:   "import FILE",
 		Short: "Print ConsumerQueues for the queues of a definitions.json of RabbitMQ",
@@ -81,7 +79,7 @@ func (i *importCommand) read(name string) ([]byte, error) {
 
 func (i *importCommand) options(file definitions.File) (definitions.Options, error) {
 	options := definitions.Options{
-		VHost: i.vhost, Connection: i.connection, Namespace: *i.cluster.flags.Namespace, DriftPolicy: v1alpha1.DriftPolicy(i.driftPolicy),
+		VHost: i.vhost, Connection: i.connection, Namespace: *i.flags.Namespace, DriftPolicy: v1alpha1.DriftPolicy(i.driftPolicy),
 	}
 	version := cmp.Or(i.version, file.Version())
 	if version == "" {

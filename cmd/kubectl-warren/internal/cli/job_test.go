@@ -69,7 +69,7 @@ func TestACommandThatIsStoppedWhileItCountsFails(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	command := jobCommand{IOStreams: genericiooptions.NewTestIOStreamsDiscard()}
+	command := jobCommand{cluster: newCluster(genericiooptions.NewTestIOStreamsDiscard())}
 	counted, err := command.count(ctx, fakeSession(t, interceptor.Funcs{}), &v1alpha1.Purge{ObjectMeta: generated("shop", "orders")})
 	if counted != nil || err == nil || err.Error() != "stopped while counting; all messages stay in the queue" {
 		t.Errorf("job %v, error %v", counted, err)

@@ -7,13 +7,12 @@ import (
 
 	"github.com/spf13/cobra"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/cli-runtime/pkg/genericiooptions"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/warren-mq/warren/cmd/kubectl-warren/internal/jobs"
 )
 
-func newRate(c *cluster, streams genericiooptions.IOStreams) *cobra.Command {
+func newRate(c *cluster) *cobra.Command {
 	return &cobra.Command{
 		Use:   "rate NAME (N | unlimited)",
 		Short: "Change the rate of a Redrive or Purge",
@@ -26,69 +25,67 @@ func newRate(c *cluster, streams genericiooptions.IOStreams) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return c.changeJob(cmd.Context(), streams, args[0], map[string]any{"rate": rate}, "has rate "+rate.String())
+			return c.changeJob(cmd.Context(), args[0], map[string]any{"rate": rate}, "has rate "+rate.String())
 		},
 	}
 }
 
-func newSuspend(c *cluster, streams genericiooptions.IOStreams) *cobra.Command {
-	return newSuspension(c, streams, "suspend", "Suspend a Redrive or a Purge; `dlq resume` resumes it", true, "is suspended")
+func newSuspend(c *cluster) *cobra.Command {
+	return newSuspension(c, "suspend", "Suspend a Redrive or a Purge; `dlq resume` resumes it", true, "is suspended")
 }
 
-func newResume(c *cluster, streams genericiooptions.IOStreams) *cobra.Command {
-	return newSuspension(c, streams, "resume", "Resume a Redrive or a Purge that is suspended", false, "is resumed")
+func newResume(c *cluster) *cobra.Command {
+	return newSuspension(c, "resume", "Resume a Redrive or a Purge that is suspended", false, "is resumed")
 }
 
-func newSuspension(c *cluster, streams genericiooptions.IOStreams, name, short string, suspend bool, done string) *cobra.Command {
+func newSuspension(c *cluster, name, short string, suspend bool, done string) *cobra.Command {
 	return &cobra.Command{
 		Use: name + " NAME", Short: short,
 		Args: usage(cobra.ExactArgs(1)), ValidArgsFunction: c.completeJob,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return c.changeJob(cmd.Context(), streams, args[0], map[string]any{"suspend": suspend}, done)
+			return c.changeJob(cmd.Context(), args[0], map[string]any{"suspend": suspend}, done)
 		},
 	}
 }
 
-func newCancel(c *cluster, streams genericiooptions.IOStreams) *cobra.Command {
+func newCancel(c *cluster) *cobra.Command {
 	return &cobra.Command{
 		Use:   "cancel NAME",
 		Short: "End a Redrive or a Purge; what was moved stays moved, and what was deleted is gone",
 		Long: "End a Redrive or a Purge. Messages that were moved stay moved, and messages that were deleted are gone. " +
 			"Where a Redrive and a Purge have the same name, write redrive/NAME or purge/NAME.",
 		Args: usage(cobra.ExactArgs(1)), ValidArgsFunction: c.completeJob,
-		RunE: func(cmd *cobra.Command, args []string) error { return c.cancelJob(cmd.Context(), streams, args[0]) },
+		RunE: func(cmd *cobra.Command, args []string) error { return c.cancelJob(cmd.Context(), args[0]) },
 	}
 }
 
 // changeJob changes fields of the spec of a job that has not ended, and prints its name followed by done, such as
 // "is suspended".
-func (c *cluster) changeJob(
-	ctx context.Context, streams genericiooptions.IOStreams, argument string, fields map[string]any, done string,
-) error {
+func (c *cluster) changeJob(ctx context.Context, argument string, fields map[string]any, done string) error {
 	_, changed, err := c.patchJob(ctx, argument, fields)
 	if err != nil {
 		return err
 	}
-	printf(streams.Out, "%s %s %s.\n", changed.Noun(), changed.Name, done)
+	printf(c.Out, "%s %s %s.\n", changed.Noun(), changed.Name, done)
 	return nil
 }
 
 // cancelJob cancels a job, and waits until it has ended.
-func (c *cluster) cancelJob(ctx context.Context, streams genericiooptions.IOStreams, argument string) error {
+func (c *cluster) cancelJob(ctx context.Context, argument string) error {
 	kube, cancelled, err := c.patchJob(ctx, argument, map[string]any{"cancel": true})
 	if err != nil {
 		return err
 	}
-	ended, err := kube.await(ctx, cancelled, jobs.Job.Ended, streams.ErrOut)
+	ended, err := kube.await(ctx, cancelled, jobs.Job.Ended, c.ErrOut)
 	if err != nil {
 		return err
 	}
 	if ended == nil {
-		printf(streams.ErrOut, "%s %q is cancelled, but has not ended yet. This command no longer waits for it.\n",
+		printf(c.ErrOut, "%s %q is cancelled, but has not ended yet. This command no longer waits for it.\n",
 			cancelled.Noun(), cancelled.Name)
 		return &exit{code: exitStopped}
 	}
-	printf(streams.Out, "%s\n", readyText(*ended))
+	printf(c.Out, "%s\n", readyText(*ended))
 	return nil
 }
 

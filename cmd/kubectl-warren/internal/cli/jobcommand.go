@@ -26,7 +26,6 @@ import (
 // jobCommand is the common part of `dlq redrive` and `dlq purge`: both count with a dry run, ask, create a job and follow it.
 type jobCommand struct {
 	*cluster
-	genericiooptions.IOStreams
 
 	output *output
 	// say is the stream for sentences: stdout, or stderr if the output format prints the job to stdout.

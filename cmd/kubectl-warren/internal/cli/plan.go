@@ -7,7 +7,6 @@ import (
 
 	"github.com/spf13/cobra"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/cli-runtime/pkg/genericiooptions"
 
 	"github.com/warren-mq/warren/api/v1alpha1"
 	"github.com/warren-mq/warren/cmd/kubectl-warren/internal/preview"
@@ -15,15 +14,14 @@ import (
 
 type planCommand struct {
 	*cluster
-	genericiooptions.IOStreams
 
 	files   *files
 	output  *output
 	version string
 }
 
-func newPlan(c *cluster, streams genericiooptions.IOStreams) *cobra.Command {
-	p := &planCommand{cluster: c, IOStreams: streams}
+func newPlan(c *cluster) *cobra.Command {
+	p := &planCommand{cluster: c}
 	cmd := &cobra.Command{
 		Use:   "plan (-f FILE | NAME)",
 		Short: "Show what applying a ConsumerQueue would change at the broker",

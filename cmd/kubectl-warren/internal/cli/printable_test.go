@@ -67,7 +67,7 @@ func printedByCommands(value string) map[string]func(out *bytes.Buffer) error {
 	queues := []messaging.ConsumerQueue{*cq}
 	all := tableLayout{namespaces: true, wide: true, head: true}
 	count := func(out *bytes.Buffer) error {
-		command := &jobCommand{IOStreams: genericiooptions.IOStreams{Out: out, ErrOut: out, In: strings.NewReader("")}, say: out}
+		command := &jobCommand{cluster: newCluster(genericiooptions.IOStreams{Out: out, ErrOut: out, In: strings.NewReader("")}), say: out}
 		codeOf(command.sayCount(jobs.Of(redrive), value), out)
 		command.ask(context.Background(), value)
 		return command.sayCount(countedBy(redrive), value)

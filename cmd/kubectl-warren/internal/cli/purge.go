@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
-	"k8s.io/cli-runtime/pkg/genericiooptions"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/warren-mq/warren/api/v1alpha1"
@@ -21,8 +20,8 @@ type purgeCommand struct {
 	purgeFlags
 }
 
-func newPurge(c *cluster, streams genericiooptions.IOStreams) *cobra.Command {
-	p := &purgeCommand{jobCommand: jobCommand{cluster: c, IOStreams: streams}}
+func newPurge(c *cluster) *cobra.Command {
+	p := &purgeCommand{jobCommand: jobCommand{cluster: c}}
 	cmd := &cobra.Command{
 		Use:   "purge NAME --expected-at-most N",
 		Short: "Delete dead letters of a ConsumerQueue permanently",

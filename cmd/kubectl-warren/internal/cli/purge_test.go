@@ -174,7 +174,7 @@ func TestAnIncompleteCount(t *testing.T) {
 	} {
 		out, errOut := &bytes.Buffer{}, &bytes.Buffer{}
 		command := jobCommand{
-			IOStreams: genericiooptions.IOStreams{Out: out, ErrOut: errOut}, say: out, output: &output{format: formatTable},
+			cluster: newCluster(genericiooptions.IOStreams{Out: out, ErrOut: errOut}), say: out, output: &output{format: formatTable},
 		}
 		counted := purgeIn(t, test.status+ended+`conditions: [{type: Ready, status: "False", reason: Incomplete, message: m}]}`)
 		counted.Spec.DryRun = true
@@ -223,7 +223,7 @@ func TestNumberTyped(t *testing.T) {
 		"12\n": true, "12 \n": true, "12": true, "y\n": false, "yes\n": false, "\n": false, "": false, "1\n": false, "120\n": false, "0012\n": false,
 	} {
 		errOut := &bytes.Buffer{}
-		p := &purgeCommand{jobCommand: jobCommand{IOStreams: genericiooptions.IOStreams{In: strings.NewReader(answer), ErrOut: errOut}}}
+		p := &purgeCommand{jobCommand: jobCommand{cluster: newCluster(genericiooptions.IOStreams{In: strings.NewReader(answer), ErrOut: errOut})}}
 		err := p.confirm(t.Context(), "orders.dlq", v1alpha1.PurgeSpec{ExpectedAtMost: 12})
 		if deletes != (err == nil) {
 			t.Errorf("%q: %v", answer, err)

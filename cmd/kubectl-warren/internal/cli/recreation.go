@@ -8,7 +8,6 @@ import (
 
 	"github.com/spf13/cobra"
 	"k8s.io/apimachinery/pkg/util/wait"
-	"k8s.io/cli-runtime/pkg/genericiooptions"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/warren-mq/warren/api/v1alpha1"
@@ -16,7 +15,7 @@ import (
 	"github.com/warren-mq/warren/cmd/kubectl-warren/internal/recreation"
 )
 
-func newApprove(c *cluster, streams genericiooptions.IOStreams) *cobra.Command {
+func newApprove(c *cluster) *cobra.Command {
 	var hash string
 	cmd := &cobra.Command{
 		Use:   "approve NAME",
@@ -28,15 +27,13 @@ func newApprove(c *cluster, streams genericiooptions.IOStreams) *cobra.Command {
 			"  kubectl warren approve orders",
 		Args:              usage(cobra.ExactArgs(1)),
 		ValidArgsFunction: c.completeConsumerQueue,
-		RunE: func(cmd *cobra.Command, args []string) error {
-			return c.approve(cmd.Context(), streams.Out, args[0], hash)
-		},
+		RunE:              func(cmd *cobra.Command, args []string) error { return c.approve(cmd.Context(), args[0], hash) },
 	}
 	cmd.Flags().StringVar(&hash, "plan", "", "approve only the plan with this `HASH`, which kubectl warren plan prints")
 	return cmd
 }
 
-func newAbort(c *cluster, streams genericiooptions.IOStreams) *cobra.Command {
+func newAbort(c *cluster) *cobra.Command {
 	return &cobra.Command{
 		Use:   "abort NAME",
 		Short: "Abort the recreation of a queue, so that the old queue stays",
@@ -44,20 +41,20 @@ func newAbort(c *cluster, streams genericiooptions.IOStreams) *cobra.Command {
 			"Once the old queue may be deleted, the recreation can no longer be aborted.",
 		Args:              usage(cobra.ExactArgs(1)),
 		ValidArgsFunction: c.completeConsumerQueue,
-		RunE:              func(cmd *cobra.Command, args []string) error { return c.abort(cmd.Context(), streams.Out, args[0]) },
+		RunE:              func(cmd *cobra.Command, args []string) error { return c.abort(cmd.Context(), args[0]) },
 	}
 }
 
-func (c *cluster) approve(ctx context.Context, out io.Writer, name, hash string) error {
+func (c *cluster) approve(ctx context.Context, name, hash string) error {
 	kube, cq, err := c.openQueue(ctx, name)
 	if err != nil {
 		return err
 	}
 	approve := func(cq *v1alpha1.ConsumerQueue) (string, error) { return recreation.Approve(cq, hash) }
-	if err := kube.annotate(ctx, out, cq, approve); err != nil {
+	if err := kube.annotate(ctx, c.Out, cq, approve); err != nil {
 		return err
 	}
-	kube.sayAfterApproval(ctx, out, name)
+	kube.sayAfterApproval(ctx, c.Out, name)
 	return nil
 }
 
@@ -85,12 +82,12 @@ func (s session) sayAfterApproval(ctx context.Context, out io.Writer, name strin
 	printf(out, "%s\n", answer)
 }
 
-func (c *cluster) abort(ctx context.Context, out io.Writer, name string) error {
+func (c *cluster) abort(ctx context.Context, name string) error {
 	kube, cq, err := c.openQueue(ctx, name)
 	if err != nil {
 		return err
 	}
-	return kube.annotate(ctx, out, cq, func(cq *v1alpha1.ConsumerQueue) (string, error) { return recreation.Abort(cq, "") })
+	return kube.annotate(ctx, c.Out, cq, func(cq *v1alpha1.ConsumerQueue) (string, error) { return recreation.Abort(cq, "") })
 }
 
 // annotate changes the annotations of a ConsumerQueue, and prints the sentence of the change. Each annotation names its plan or its

@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
-	"k8s.io/cli-runtime/pkg/genericiooptions"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/warren-mq/warren/api/v1alpha1"
@@ -25,8 +24,8 @@ type redriveCommand struct {
 	redriveFlags
 }
 
-func newRedrive(c *cluster, streams genericiooptions.IOStreams) *cobra.Command {
-	r := &redriveCommand{jobCommand: jobCommand{cluster: c, IOStreams: streams}}
+func newRedrive(c *cluster) *cobra.Command {
+	r := &redriveCommand{jobCommand: jobCommand{cluster: c}}
 	cmd := &cobra.Command{
 		Use:   "redrive NAME",
 		Short: "Move dead letters of a ConsumerQueue back",

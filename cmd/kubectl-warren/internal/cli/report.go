@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
-	"k8s.io/cli-runtime/pkg/genericiooptions"
 )
 
 type reportCommand struct {
@@ -17,8 +16,8 @@ type reportCommand struct {
 	force bool
 }
 
-func newReport(c *cluster, streams genericiooptions.IOStreams) *cobra.Command {
-	r := &reportCommand{checkCommand: checkCommand{cluster: c, IOStreams: streams}}
+func newReport(c *cluster) *cobra.Command {
+	r := &reportCommand{checkCommand: checkCommand{cluster: c}}
 	cmd := &cobra.Command{
 		Use:   "report",
 		Short: "Write an archive for an issue, without passwords and messages",

@@ -14,6 +14,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/cli-runtime/pkg/genericiooptions"
 )
 
 // filesOf returns the files of an archive by their names.
@@ -56,7 +57,7 @@ func TestReportHasLogs(t *testing.T) {
 		_, _ = io.WriteString(w, log)
 	}))
 	t.Cleanup(server.Close)
-	c := newCluster()
+	c := newCluster(genericiooptions.NewTestIOStreamsDiscard())
 	c.flags.APIServer = &server.URL
 	r := &reporter{checkReader: &checkReader{cluster: c}, bundle: newBundle(time.Now())}
 	pod := &corev1.Pod{

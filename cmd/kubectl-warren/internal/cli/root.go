@@ -44,15 +44,13 @@ func newRoot(streams genericiooptions.IOStreams) *cobra.Command {
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		return usageError("%w; see %s --help", err, cmd.CommandPath())
 	})
-	c := newCluster()
+	c := newCluster(streams)
 	c.flags.AddFlags(root.PersistentFlags())
 	_ = root.RegisterFlagCompletionFunc("namespace", c.completeListed(&corev1.NamespaceList{}, false))
 	_ = root.RegisterFlagCompletionFunc("context", c.completeContexts)
 	root.AddCommand(
-		newPlan(c, streams), newDiff(c, streams), newTree(c, streams), newStatus(c, streams), newApprove(c, streams),
-		newAbort(c, streams), newDLQ(c, streams),
-		newContract(c, streams), newExport(c, streams), newImport(c, streams), newUI(c, streams),
-		newCheck(c, streams), newReport(c, streams), newVersion(c, streams), newCompletion(streams),
+		newPlan(c), newDiff(c), newTree(c), newStatus(c), newApprove(c), newAbort(c), newDLQ(c), newContract(c), newExport(c),
+		newImport(c), newUI(c), newCheck(c), newReport(c), newVersion(c), newCompletion(streams),
 	)
 	return root
 }

@@ -13,7 +13,6 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/watch"
-	"k8s.io/cli-runtime/pkg/genericiooptions"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -22,14 +21,13 @@ import (
 
 type statusCommand struct {
 	*cluster
-	genericiooptions.IOStreams
 
 	output     *output
 	all, watch bool
 }
 
-func newStatus(c *cluster, streams genericiooptions.IOStreams) *cobra.Command {
-	s := &statusCommand{cluster: c, IOStreams: streams}
+func newStatus(c *cluster) *cobra.Command {
+	s := &statusCommand{cluster: c}
 	cmd := &cobra.Command{
 		Use:   "status [NAME]",
 		Short: "Show the status of ConsumerQueues",

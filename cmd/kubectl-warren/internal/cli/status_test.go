@@ -30,7 +30,7 @@ func TestStatusDoesNotWatchAServerThatEndsEachWatchInALoop(t *testing.T) {
 		server := &emptyWatches{}
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
-		command := &statusCommand{IOStreams: genericiooptions.IOStreams{Out: io.Discard, ErrOut: io.Discard}}
+		command := &statusCommand{cluster: newCluster(genericiooptions.IOStreams{Out: io.Discard, ErrOut: io.Discard})}
 		if err := command.follow(ctx, session{WithWatch: server}, "1", nil); err != nil {
 			t.Error(err)
 		}

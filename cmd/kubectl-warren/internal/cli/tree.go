@@ -6,13 +6,12 @@ import (
 
 	"github.com/spf13/cobra"
 	"k8s.io/apimachinery/pkg/api/meta"
-	"k8s.io/cli-runtime/pkg/genericiooptions"
 
 	"github.com/warren-mq/warren/api/v1alpha1"
 	"github.com/warren-mq/warren/cmd/kubectl-warren/internal/tree"
 )
 
-func newTree(c *cluster, streams genericiooptions.IOStreams) *cobra.Command {
+func newTree(c *cluster) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "tree NAME",
 		Short: "Show the topology of a ConsumerQueue as a tree, with the state of each object",
@@ -23,20 +22,20 @@ func newTree(c *cluster, streams genericiooptions.IOStreams) *cobra.Command {
 	}
 	output := addOutput(cmd, formatTable, formatJSON, formatYAML)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		return showTree(cmd.Context(), c, streams, output, args[0])
+		return showTree(cmd.Context(), c, output, args[0])
 	}
 	return cmd
 }
 
-func showTree(ctx context.Context, c *cluster, streams genericiooptions.IOStreams, output *output, name string) error {
+func showTree(ctx context.Context, c *cluster, output *output, name string) error {
 	_, cq, err := c.openQueue(ctx, name)
 	if err != nil {
 		return err
 	}
-	if printed, err := output.printed(streams.Out, tree.Of(cq)); printed || err != nil {
+	if printed, err := output.printed(c.Out, tree.Of(cq)); printed || err != nil {
 		return err
 	}
-	return printTree(streams.Out, cq, isColoured(streams.Out))
+	return printTree(c.Out, cq, isColoured(c.Out))
 }
 
 func printTree(out io.Writer, cq *v1alpha1.ConsumerQueue, coloured bool) error {

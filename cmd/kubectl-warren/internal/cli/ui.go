@@ -7,13 +7,12 @@ import (
 	"strconv"
 
 	"github.com/spf13/cobra"
-	"k8s.io/cli-runtime/pkg/genericiooptions"
 
 	"github.com/warren-mq/warren/cmd/kubectl-warren/internal/deadletterclient"
 	"github.com/warren-mq/warren/cmd/kubectl-warren/internal/ui"
 )
 
-func newUI(c *cluster, streams genericiooptions.IOStreams) *cobra.Command {
+func newUI(c *cluster) *cobra.Command {
 	api, port := apiFlags{}, uint16(0)
 	cmd := &cobra.Command{
 		Use:   "ui",
@@ -23,16 +22,14 @@ func newUI(c *cluster, streams genericiooptions.IOStreams) *cobra.Command {
 			"The printed URL works once, in one browser.",
 		Example: "  kubectl warren ui --namespace shop",
 		Args:    usage(cobra.NoArgs),
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			return serveUI(cmd.Context(), c, api, port, streams)
-		},
+		RunE:    func(cmd *cobra.Command, _ []string) error { return serveUI(cmd.Context(), c, api, port) },
 	}
 	cmd.Flags().Uint16Var(&port, "port", 0, "the port on 127.0.0.1; zero chooses a free port")
 	api.add(cmd, c)
 	return cmd
 }
 
-func serveUI(ctx context.Context, c *cluster, api apiFlags, port uint16, streams genericiooptions.IOStreams) error {
+func serveUI(ctx context.Context, c *cluster, api apiFlags, port uint16) error {
 	kube, err := c.open()
 	if err != nil {
 		return err
@@ -47,7 +44,7 @@ func serveUI(ctx context.Context, c *cluster, api apiFlags, port uint16, streams
 			return c.deadLettersOf(ctx, namespace, api, func(string) {})
 		},
 	}, listener.Addr().String())
-	printf(streams.Out, "%s\n", server.URL())
-	printf(streams.ErrOut, "Serving pages until Ctrl-C. The URL works once, in one browser.\n")
+	printf(c.Out, "%s\n", server.URL())
+	printf(c.ErrOut, "Serving pages until Ctrl-C. The URL works once, in one browser.\n")
 	return server.Serve(ctx, listener)
 }

@@ -10,7 +10,6 @@ import (
 	"github.com/spf13/cobra"
 	appsv1 "k8s.io/api/apps/v1"
 	"k8s.io/apimachinery/pkg/labels"
-	"k8s.io/cli-runtime/pkg/genericiooptions"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/warren-mq/warren/cmd/kubectl-warren/internal/check"
@@ -29,7 +28,7 @@ type clientVersion struct {
 	Go       string `json:"go"`
 }
 
-func newVersion(c *cluster, streams genericiooptions.IOStreams) *cobra.Command {
+func newVersion(c *cluster) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "version",
 		Short: "Print the versions of kubectl warren and of the manager in the cluster",
@@ -40,27 +39,27 @@ func newVersion(c *cluster, streams genericiooptions.IOStreams) *cobra.Command {
 	output := addOutput(cmd, formatTable, formatJSON, formatYAML)
 	clientOnly := cmd.Flags().Bool("client", false, "print only the version of kubectl warren, without contacting a cluster")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		return showVersions(cmd.Context(), c, streams, output, *clientOnly)
+		return showVersions(cmd.Context(), c, output, *clientOnly)
 	}
 	return cmd
 }
 
-func showVersions(ctx context.Context, c *cluster, streams genericiooptions.IOStreams, output *output, clientOnly bool) error {
+func showVersions(ctx context.Context, c *cluster, output *output, clientOnly bool) error {
 	info := buildinfo.Get()
 	all := versions{Client: clientVersion{info.Version, info.Revision, info.GoVersion}}
 	var unknown error
 	if !clientOnly {
 		all.Managers, unknown = managersOf(ctx, c)
 	}
-	if printed, err := output.printed(streams.Out, all); printed || err != nil {
+	if printed, err := output.printed(c.Out, all); printed || err != nil {
 		return err
 	}
-	printVersions(streams.Out, all)
+	printVersions(c.Out, all)
 	switch {
 	case unknown != nil:
-		printf(streams.ErrOut, "The version of the manager is unknown: %s\n", explain(unknown))
+		printf(c.ErrOut, "The version of the manager is unknown: %s\n", explain(unknown))
 	case !clientOnly && len(all.Managers) == 0:
-		printf(streams.ErrOut, "The version of the manager is unknown: no Deployment has the labels %s\n", check.ManagerLabels)
+		printf(c.ErrOut, "The version of the manager is unknown: no Deployment has the labels %s\n", check.ManagerLabels)
 	}
 	return nil
 }
