@@ -134,18 +134,25 @@ func (s session) brokerVersion(ctx context.Context, cq *v1alpha1.ConsumerQueue) 
 	return versionAt(bc)
 }
 
-// located returns a ConsumerQueue with its vhost and the version of its broker.
-func (s session) located(ctx context.Context, name string) (*v1alpha1.ConsumerQueue, string, vhost.Version, error) {
+// located is a ConsumerQueue with its vhost and the version of its broker.
+type located struct {
+	*v1alpha1.ConsumerQueue
+
+	vhost   string
+	version vhost.Version
+}
+
+func (s session) located(ctx context.Context, name string) (located, error) {
 	cq, err := s.consumerQueue(ctx, name)
 	if err != nil {
-		return nil, "", vhost.Version{}, err
+		return located{}, err
 	}
 	bc, err := s.connection(ctx, cq)
 	if err != nil {
-		return nil, "", vhost.Version{}, err
+		return located{}, err
 	}
 	version, err := versionAt(bc)
-	return cq, bc.Spec.VHost, version, err
+	return located{cq, bc.Spec.VHost, version}, err
 }
 
 func versionAt(bc *v1alpha1.BrokerConnection) (vhost.Version, error) {

@@ -10,18 +10,16 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/warren-mq/warren/api/v1alpha1"
 	"github.com/warren-mq/warren/cmd/kubectl-warren/internal/printable"
 	"github.com/warren-mq/warren/consumer/contract"
 	"github.com/warren-mq/warren/internal/topology"
-	"github.com/warren-mq/warren/internal/vhost"
 )
 
 type contractCommand struct {
 	*cluster
+	offlineFlags
 
-	files                 *files
-	version, vhost, check string
+	check string
 }
 
 func newContract(c *cluster) *cobra.Command {
@@ -39,32 +37,25 @@ func newContract(c *cluster) *cobra.Command {
 		ValidArgsFunction: c.completeConsumerQueue,
 		RunE:              func(cmd *cobra.Command, args []string) error { return k.run(cmd.Context(), args) },
 	}
-	k.files = addFiles(cmd, "read the ConsumerQueue from files instead of the cluster")
-	cmd.Flags().StringVar(&k.version, "broker-version", "", "with -f: the RabbitMQ version of the broker, such as 4.3; "+
-		"the command does not contact a cluster")
-	cmd.Flags().StringVar(&k.vhost, "vhost", "",
-		"the vhost to write into the contract (default that of the BrokerConnection, or / with -f)")
+	k.add(cmd, "ConsumerQueue", "of the broker", "contract")
 	cmd.Flags().StringVar(&k.check, "check", "", "compare the contract with this file")
 	return cmd
 }
 
 func (k *contractCommand) run(ctx context.Context, args []string) error {
-	if err := k.files.checkBrokerVersion(k.version); err != nil {
+	if err := k.checkBrokerVersion(); err != nil {
 		return err
 	}
 	if !k.files.given() && len(args) == 0 {
 		return usageError("want either the NAME of a ConsumerQueue or -f FILE; see kubectl warren contract --help")
 	}
-	cq, name, version, err := k.find(ctx, args)
+	cq, err := k.find(ctx, args)
 	if err != nil {
 		return err
 	}
-	if k.vhost != "" {
-		name = k.vhost
-	}
-	made, err := topology.ContractOf(cq, name, version)
+	made, err := topology.ContractOf(cq.ConsumerQueue, cq.vhost, cq.version)
 	if err != nil {
-		return refused(cq, err)
+		return refused(cq.ConsumerQueue, err)
 	}
 	document, err := documentOf(made)
 	if err != nil {
@@ -83,35 +74,18 @@ func documentOf(made contract.Contract) ([]byte, error) {
 	return printable.JSON(document), err
 }
 
-// find returns the ConsumerQueue from the cluster or from the files, with its vhost and the version of its broker.
-func (k *contractCommand) find(ctx context.Context, args []string) (*v1alpha1.ConsumerQueue, string, vhost.Version, error) {
-	if k.files.given() {
-		version, err := parseBrokerVersion(k.version)
-		if err != nil {
-			return nil, "", version, err
-		}
-		cq, err := k.fromFiles(args)
-		return cq, "/", version, err
-	}
-	kube, err := k.open()
+// find returns the ConsumerQueue that the argument names. Without an argument, the files must contain exactly one.
+func (k *contractCommand) find(ctx context.Context, args []string) (located, error) {
+	queues, err := k.queues(ctx, k.cluster, args)
 	if err != nil {
-		return nil, "", vhost.Version{}, err
-	}
-	return kube.located(ctx, args[0])
-}
-
-// fromFiles returns the ConsumerQueue that the argument names. Without an argument, the files must contain exactly one.
-func (k *contractCommand) fromFiles(args []string) (*v1alpha1.ConsumerQueue, error) {
-	queues, _, err := k.files.consumerQueues(k.In)
-	if err != nil {
-		return nil, err
+		return located{}, err
 	}
 	if len(args) == 0 && len(queues) > 1 {
-		return nil, usageError("the files of -f have %d ConsumerQueues: name one", len(queues))
+		return located{}, usageError("the files of -f have %d ConsumerQueues: name one", len(queues))
 	}
-	at := slices.IndexFunc(queues, func(cq *v1alpha1.ConsumerQueue) bool { return len(args) == 0 || cq.Name == args[0] })
+	at := slices.IndexFunc(queues, func(cq located) bool { return len(args) == 0 || cq.Name == args[0] })
 	if at < 0 {
-		return nil, fmt.Errorf("the files of -f have no ConsumerQueue %q", args[0])
+		return located{}, fmt.Errorf("the files of -f have no ConsumerQueue %q", args[0])
 	}
 	return queues[at], nil
 }
