@@ -2,7 +2,6 @@ package cli
 
 import (
 	"cmp"
-	"encoding/json"
 	"errors"
 	"io"
 	"os"
@@ -105,35 +104,17 @@ func (i *importCommand) options(file definitions.File) (definitions.Options, err
 	return options, nil
 }
 
-// manifest is a ConsumerQueue as a user writes it, without status.
-type manifest struct {
-	APIVersion string                     `json:"apiVersion"`
-	Kind       string                     `json:"kind"`
-	Metadata   manifestMetadata           `json:"metadata"`
-	Spec       v1alpha1.ConsumerQueueSpec `json:"spec"`
-}
-
-type manifestMetadata struct {
-	Name      string `json:"name"`
-	Namespace string `json:"namespace,omitempty"`
-}
-
 func printQueues(out io.Writer, queues []*v1alpha1.ConsumerQueue) error {
+	asYAML := &output{format: formatYAML}
 	for n, cq := range queues {
-		asJSON, err := json.Marshal(manifest{
-			APIVersion: cq.APIVersion, Kind: cq.Kind, Metadata: manifestMetadata{cq.Name, cq.Namespace}, Spec: cq.Spec,
-		})
-		if err != nil {
-			return err
-		}
-		content, err := yamlOf(asJSON)
+		manifest, err := manifestOf(cq)
 		if err != nil {
 			return err
 		}
 		if n > 0 {
-			content = append([]byte("---\n"), content...)
+			printf(out, "---\n")
 		}
-		if _, err := out.Write(content); err != nil {
+		if _, err := asYAML.printed(out, manifest); err != nil {
 			return err
 		}
 	}

@@ -199,6 +199,13 @@ func typed(object client.Object, kind string) client.Object {
 	return object
 }
 
+// manifestOf returns an object as a user writes it, without status.
+func manifestOf(object client.Object) (map[string]any, error) {
+	manifest, err := runtime.DefaultUnstructuredConverter.ToUnstructured(object)
+	unstructured.RemoveNestedField(manifest, "status")
+	return manifest, err
+}
+
 // printManifest prints the job that the command would create, without a request to the API server. YAML is the default.
 func (c *jobCommand) printManifest(object client.Object) error {
 	namespace, err := c.namespace()
@@ -213,11 +220,10 @@ func (c *jobCommand) printManifest(object client.Object) error {
 	if c.output.format == formatTable {
 		c.output.format = formatYAML
 	}
-	manifest, err := runtime.DefaultUnstructuredConverter.ToUnstructured(typed(object, jobs.Of(object).Noun()))
+	manifest, err := manifestOf(typed(object, jobs.Of(object).Noun()))
 	if err != nil {
 		return err
 	}
-	unstructured.RemoveNestedField(manifest, "status")
 	_, err = c.output.printed(c.Out, manifest)
 	return err
 }

@@ -277,11 +277,11 @@ func wantSameQueue(t *testing.T, value string) {
 	if err := printQueues(out, []*messaging.ConsumerQueue{cq}); err != nil {
 		t.Fatal(err)
 	}
-	got := manifest{}
+	got := messaging.ConsumerQueue{}
 	if err := yaml.UnmarshalStrict(out.Bytes(), &got); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
-	want := manifest{Metadata: manifestMetadata{cq.Name, cq.Namespace}, Spec: cq.Spec}
+	want := messaging.ConsumerQueue{ObjectMeta: cq.ObjectMeta, Spec: cq.Spec}
 	if difference := cmp.Diff(want, got); difference != "" {
 		t.Errorf("queue that is printed (-want +got):\n%s", difference)
 	}
