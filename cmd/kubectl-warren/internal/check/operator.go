@@ -1,6 +1,7 @@
 package check
 
 import (
+	"cmp"
 	"fmt"
 	"time"
 
@@ -92,7 +93,7 @@ func Managers(managers []Manager, pluginVersion string, err error) []Result {
 func skew(object, manager, plugin string) Result {
 	result := Result{
 		State: OK, Check: "versions", Object: object,
-		Message: fmt.Sprintf("manager %s, kubectl warren %s", VersionOrUnknown(manager), plugin),
+		Message: fmt.Sprintf("manager %s, kubectl warren %s", cmp.Or(manager, "of unknown version"), plugin),
 	}
 	of, errManager := version.ParseSemantic(manager)
 	by, errPlugin := version.ParseSemantic(plugin)
@@ -107,12 +108,4 @@ func skew(object, manager, plugin string) Result {
 		result.Remedy = "Install kubectl warren of the manager's version: " + docs + "kubectl-warren/#install"
 	}
 	return result
-}
-
-// VersionOrUnknown returns a version, or a text that it is unknown.
-func VersionOrUnknown(number string) string {
-	if number == "" {
-		return "of unknown version"
-	}
-	return number
 }

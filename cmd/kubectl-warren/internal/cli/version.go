@@ -68,7 +68,7 @@ func printVersions(out io.Writer, all versions) {
 	printf(out, "kubectl warren %s, revision %s, %s\n", all.Client.Version, all.Client.Revision, all.Client.Go)
 	for _, manager := range all.Managers {
 		printf(out, "manager %s (Deployment %s/%s, image %s, %d ready)\n",
-			check.VersionOrUnknown(manager.Version), manager.Namespace, manager.Name, manager.Image, manager.Ready)
+			cmp.Or(manager.Version, "of unknown version"), manager.Namespace, manager.Name, manager.Image, manager.Ready)
 	}
 }
 

@@ -33,7 +33,7 @@ func Approve(cq *v1alpha1.ConsumerQueue, hash string) (string, error) {
 	if isBlocked && cq.Annotations[v1alpha1.ApproveRecreationAnnotation] == cq.Status.PlanHash {
 		return "", fmt.Errorf("%s: the plan is already approved, and Warren does not begin: %s", named, required.Message)
 	}
-	annotate(cq, v1alpha1.ApproveRecreationAnnotation, cq.Status.PlanHash)
+	metav1.SetMetaDataAnnotation(&cq.ObjectMeta, v1alpha1.ApproveRecreationAnnotation, cq.Status.PlanHash)
 	delete(cq.Annotations, v1alpha1.AbortRecreationAnnotation)
 	return fmt.Sprintf("%s: recreation approved, plan %s.", named, cq.Status.PlanHash), nil
 }
@@ -78,7 +78,7 @@ func Abort(cq *v1alpha1.ConsumerQueue, id string) (string, error) {
 		return "", fmt.Errorf("%s: the queue has been replaced, so recreation %s can no longer be aborted. To change the queue again, "+
 			"edit the spec", named, now.ID)
 	}
-	annotate(cq, v1alpha1.AbortRecreationAnnotation, now.ID)
+	metav1.SetMetaDataAnnotation(&cq.ObjectMeta, v1alpha1.AbortRecreationAnnotation, now.ID)
 	if !now.IsUnderWay() {
 		return fmt.Sprintf("%s: Warren does not begin recreation %s, and retains the old queue.", named, now.ID), nil
 	}
@@ -112,11 +112,4 @@ func Line(now *v1alpha1.RecreationStatus) string {
 
 func nameOf(cq *v1alpha1.ConsumerQueue) string {
 	return fmt.Sprintf("ConsumerQueue %s/%s", cq.Namespace, cq.Name)
-}
-
-func annotate(cq *v1alpha1.ConsumerQueue, key, value string) {
-	if cq.Annotations == nil {
-		cq.Annotations = map[string]string{}
-	}
-	cq.Annotations[key] = value
 }

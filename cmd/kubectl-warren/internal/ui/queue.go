@@ -309,9 +309,4 @@ func ask(ctx context.Context, asked *deadletterclient.Client, name, subresource 
 	return nil
 }
 
-func timeOf(at *metav1.Time) time.Time {
-	if at == nil {
-		return time.Time{}
-	}
-	return at.Time
-}
+func timeOf(at *metav1.Time) time.Time { return ptr.Deref(at, metav1.Time{}).Time }
