@@ -32,11 +32,12 @@ type session struct {
 	cancelled  chan string
 	over       chan error // why the session ended
 
-	values  context.Context // of Run; never ends
-	ctx     context.Context // of handlers and copies
-	cancel  context.CancelCauseFunc
-	stopped chan struct{} // closed when no further delivery is handled
-	stop    func()
+	values   context.Context // of Run; never ends
+	ctx      context.Context // of handlers and copies
+	cancel   context.CancelCauseFunc
+	starting context.Context // ends when no further delivery is handled, always before ctx
+	stop     context.CancelFunc
+	stopped  <-chan struct{} // of starting
 
 	active atomic.Int64 // deliveries that a worker has received and that are not settled
 	idle   chan struct{}
@@ -87,12 +88,13 @@ func (c *Consumer) open(ctx context.Context, current contract.Contract, given *s
 	s := &session{
 		consumer: c, id: rand.Text()[:10], settings: given, contract: current, connection: connection, isIsolated: isOwn, channel: channel,
 		acker: newAcker(channel, given.prefetch), closed: closed, cancelled: cancelled, over: make(chan error, 1),
-		stopped: make(chan struct{}), idle: make(chan struct{}, 1), slots: c.slots,
+		idle: make(chan struct{}, 1), slots: c.slots,
 		inbox: make(chan arrival, given.prefetch), gathering: make(chan struct{}, 1), subscribing: make(chan struct{}, 1),
 	}
-	s.stop = sync.OnceFunc(func() { close(s.stopped) })
 	s.values = context.WithoutCancel(ctx)
 	s.ctx, s.cancel = context.WithCancelCause(s.values)
+	s.starting, s.stop = context.WithCancel(s.ctx)
+	s.stopped = s.starting.Done()
 	c.setState(StateDeclaringQoS, nil)
 	if err := channel.Qos(given.prefetch, 0, false); err != nil {
 		s.lose(err)
@@ -229,14 +231,7 @@ func (s *session) isLost() bool {
 }
 
 // isStopped reports whether the session starts no further delivery.
-func (s *session) isStopped() bool {
-	select {
-	case <-s.stopped:
-		return true
-	default:
-		return false
-	}
-}
+func (s *session) isStopped() bool { return s.starting.Err() != nil }
 
 // send settles a delivery with a verb. After the session has stopped, messages are returned only after basic.cancel.
 func (s *session) send(d *Delivery, verb contract.Verb) error {

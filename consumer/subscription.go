@@ -156,7 +156,7 @@ func (s *session) pauseForLimiter(deliveries []*Delivery, began time.Time) {
 	if !first {
 		return
 	}
-	release, err := s.acquire(stopContext{s.ctx, s.stopped})
+	release, err := s.acquire(s.starting)
 	if err != nil {
 		return
 	}

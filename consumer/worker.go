@@ -237,7 +237,7 @@ func (w *worker) admit(next arrival, began time.Time) *Delivery {
 // limit waits until the limiter grants permission for the ready messages. If it returns false, it has returned them to the queue.
 func (w *worker) limit(began time.Time) bool {
 	s := w.session
-	ctx, cancel := context.WithDeadlineCause(stopContext{s.ctx, s.stopped}, s.settings.latestStart(w.ready[0]), errTooLate)
+	ctx, cancel := context.WithDeadlineCause(s.starting, s.settings.latestStart(w.ready[0]), errTooLate)
 	release, err := s.acquire(ctx)
 	cancel()
 	w.waiting.Store(0)
@@ -356,24 +356,6 @@ func (s *settings) textOf(failure error) (text string) {
 		}
 	}()
 	return s.failureText(failure)
-}
-
-// stopContext ends when its session stops.
-type stopContext struct {
-	context.Context
-
-	stopped <-chan struct{}
-}
-
-func (c stopContext) Done() <-chan struct{} { return c.stopped }
-
-func (c stopContext) Err() error {
-	select {
-	case <-c.stopped:
-		return context.Canceled
-	default:
-		return nil
-	}
 }
 
 // pendingSettlement is a delivery to be settled after basic.cancel. If it were settled before, the broker would deliver the
