@@ -159,6 +159,31 @@ func together(calls ...func()) {
 	running.Wait()
 }
 
+// openInTime returns what open returns. If ctx ends first, openInTime returns its cause, and calls discard for what open returns later.
+func openInTime[T any](ctx context.Context, open func() (T, error), discard func(T)) (T, error) {
+	type result struct {
+		value T
+		err   error
+	}
+	opened := make(chan result) // without a buffer, so that no result is lost in it
+	go func() {
+		value, err := open()
+		select {
+		case opened <- result{value, err}:
+		case <-ctx.Done():
+			if err == nil {
+				discard(value)
+			}
+		}
+	}()
+	select {
+	case r := <-opened:
+		return r.value, r.err
+	case <-ctx.Done():
+		return *new(T), context.Cause(ctx)
+	}
+}
+
 // Publishing is a message to be published, as in amqp091-go.
 type Publishing = amqp.Publishing
 

@@ -295,27 +295,9 @@ func (c *Consumer) connect(ctx context.Context) (*session, error) {
 	if cap(c.slots) != given.concurrency { // otherwise handlers that still run keep their slots
 		c.slots = make(chan struct{}, given.concurrency)
 	}
-	opened := make(chan openedSession, 1)
-	go func() {
-		s, err := c.open(ctx, *current, given)
-		opened <- openedSession{s, err}
-	}()
-	select {
-	case result := <-opened:
-		return result.session, result.err
-	case <-ctx.Done(): // open may still return a session
-		go func() {
-			if late := <-opened; late.session != nil {
-				late.session.lose(context.Cause(ctx))
-			}
-		}()
-		return nil, context.Cause(ctx)
-	}
-}
-
-type openedSession struct {
-	session *session
-	err     error
+	return openInTime(ctx, func() (*session, error) {
+		return c.open(ctx, *current, given)
+	}, func(late *session) { late.lose(context.Cause(ctx)) })
 }
 
 // deliver runs a session. It returns nil when ctx ends, errContractChanged, errIsolationOver, errPaused, or the reason why the session

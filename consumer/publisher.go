@@ -195,36 +195,20 @@ func (p *publisher) lock(ctx context.Context) error {
 
 func (p *publisher) unlock() { <-p.connecting }
 
-type openedChannel struct {
-	channel *confirmChannel
-	err     error
-}
-
 // open opens a channel and then unlocks the publisher. If ctx ends, opening continues, because other messages need the
 // connection, too.
 func (p *publisher) open(ctx context.Context, shared bool) (*confirmChannel, error) {
 	opening, cancel := context.WithTimeoutCause(context.Background(), connectTimeout, errConnectTimeout)
 	p.setCancel(cancel)
-	opened := make(chan openedChannel, 1)
-	go func() {
+	return openInTime(ctx, func() (*confirmChannel, error) {
 		defer cancel()
 		defer p.unlock()
-		ch, err := p.openChannel(opening, shared)
-		opened <- openedChannel{ch, err}
-	}()
-	select {
-	case result := <-opened:
-		return result.channel, result.err
-	case <-ctx.Done():
+		return p.openChannel(opening, shared)
+	}, func(late *confirmChannel) {
 		if !shared {
-			go func() {
-				if late := <-opened; late.channel != nil {
-					late.channel.close()
-				}
-			}()
+			late.close()
 		}
-		return nil, context.Cause(ctx)
-	}
+	})
 }
 
 func (p *publisher) setCancel(cancel context.CancelFunc) {
