@@ -3,6 +3,7 @@ package memory
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 
@@ -178,8 +179,7 @@ func (ch *channel) putBack(d delivered, requeue, counts bool) {
 	}
 }
 
-// settle settles one delivery, or all up to tag; all if tag is 0. It begins with the latest, so that returned messages keep their
-// order.
+// settle settles one delivery, or all up to tag; all if tag is 0.
 func (ch *channel) settle(tag uint64, multiple bool, then func(delivered)) error {
 	b := ch.broker
 	b.mu.Lock()
@@ -187,32 +187,33 @@ func (ch *channel) settle(tag uint64, multiple bool, then func(delivered)) error
 	if err := ch.check(); err != nil {
 		return err
 	}
-	var tags []uint64
-	for known := range ch.unacked {
-		if known == tag || multiple && (tag == 0 || known <= tag) {
-			tags = append(tags, known)
-		}
-	}
 	if _, known := ch.unacked[tag]; tag != 0 && !known {
 		ch.end(serverError(amqp.PreconditionFailed, "PRECONDITION_FAILED - unknown delivery tag %d", tag))
 		return nil // the broker closes the channel asynchronously
 	}
-	slices.Sort(tags)
-	slices.Reverse(tags)
-	var queues []*queue
-	for _, settled := range tags {
-		d := ch.unacked[settled]
-		delete(ch.unacked, settled)
+	settles := func(known uint64) bool { return known == tag || multiple && (tag == 0 || known <= tag) }
+	for _, q := range ch.release(settles, then) {
+		b.deliver(q)
+	}
+	return nil
+}
+
+// release calls then for the unsettled deliveries that takes selects, and returns their queues. It begins with the latest, so that
+// returned messages keep their order.
+func (ch *channel) release(takes func(tag uint64) bool, then func(delivered)) (queues []*queue) {
+	for _, tag := range slices.Backward(slices.Sorted(maps.Keys(ch.unacked))) {
+		if !takes(tag) {
+			continue
+		}
+		d := ch.unacked[tag]
+		delete(ch.unacked, tag)
 		d.consumer.queue.unacked--
 		then(d)
 		if !slices.Contains(queues, d.consumer.queue) {
 			queues = append(queues, d.consumer.queue)
 		}
 	}
-	for _, q := range queues {
-		b.deliver(q)
-	}
-	return nil
+	return queues
 }
 
 // Publish confirms immediately, unless publishers are blocked.
@@ -370,21 +371,8 @@ func (ch *channel) end(reason *amqp.Error) {
 	for _, p := range ch.pumps {
 		p.stop()
 	}
-	tags := make([]uint64, 0, len(ch.unacked))
-	for tag := range ch.unacked {
-		tags = append(tags, tag)
-	}
-	slices.Sort(tags)
-	slices.Reverse(tags)
-	for _, tag := range tags {
-		d := ch.unacked[tag]
-		delete(ch.unacked, tag)
-		d.consumer.queue.unacked--
-		ch.broker.requeue(d.consumer.queue, d.message, true)
-		if !slices.Contains(queues, d.consumer.queue) {
-			queues = append(queues, d.consumer.queue)
-		}
-	}
+	all := func(uint64) bool { return true }
+	queues = append(queues, ch.release(all, func(d delivered) { ch.putBack(d, true, true) })...)
 	for _, answer := range ch.waiting { // amqp091-go reports a nack for each pending message
 		answer.answer(false)
 	}
