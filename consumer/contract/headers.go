@@ -3,6 +3,8 @@ package contract
 import (
 	"maps"
 	"math"
+	"reflect"
+	"slices"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -76,43 +78,23 @@ func CopyHeaders(headers map[string]any) map[string]any {
 		delete(copied, name)
 	}
 	maps.DeleteFunc(copied, func(name string, _ any) bool {
-		for _, prefix := range prefixesLeftOut {
-			if strings.HasPrefix(name, prefix) {
-				return true
-			}
-		}
-		return false
+		return slices.ContainsFunc(prefixesLeftOut, func(prefix string) bool { return strings.HasPrefix(name, prefix) })
 	})
 	return copied
 }
 
 // count returns a number that is not negative. Other values of a header count as 0.
 func count(value any) int {
-	number := int64(0)
-	switch value := value.(type) {
-	case int:
-		number = int64(value)
-	case int8:
-		number = int64(value)
-	case int16:
-		number = int64(value)
-	case int32:
-		number = int64(value)
-	case int64:
-		number = value
-	case uint8:
-		number = int64(value)
-	case uint16:
-		number = int64(value)
-	case uint32:
-		number = int64(value)
-	case float64: // from JSON, and from clients without integers
-		if value != math.Trunc(value) || math.Abs(value) > math.MaxInt32 {
-			return 0
-		}
-		number = int64(value)
+	number := 0.0 // exact up to math.MaxInt32
+	switch v := reflect.ValueOf(value); {
+	case v.CanInt():
+		number = float64(v.Int())
+	case v.CanUint():
+		number = float64(v.Uint())
+	case v.Kind() == reflect.Float64: // from JSON, and from clients without integers
+		number = v.Float()
 	}
-	if number < 0 || number > math.MaxInt32 {
+	if number < 0 || number > math.MaxInt32 || number != math.Trunc(number) {
 		return 0
 	}
 	return int(number)
