@@ -313,7 +313,7 @@ func (c *Consumer) deliver(ctx context.Context, s *session) error {
 		select {
 		case <-ctx.Done():
 			return nil
-		case err := <-s.ended():
+		case err := <-s.over:
 			s.lose(fmt.Errorf("%w: %w", ErrDeliveryLost, err))
 			return err
 		case <-c.pauseChanges:

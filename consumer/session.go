@@ -173,8 +173,6 @@ func (s *session) closedBy(reply *amqp.Error) error {
 	return consumeError(fmt.Errorf("the channel was closed: %w", reply), s.contract)
 }
 
-func (s *session) ended() <-chan error { return s.over }
-
 // lose ends a session whose messages the broker takes back or has taken back.
 func (s *session) lose(cause error) {
 	s.invalidate(cause)
