@@ -189,6 +189,10 @@ func (s *search) takeAll(ctx context.Context, queue string, origins []string, ma
 			return true, err
 		}
 	}
+	if now.Consumers > 0 {
+		return true, s.errs.Fail(brokererr.ErrUnproven, "queue %q may hold a sentinel among its messages; Warren examines none while the "+
+			"queue has consumers", queue)
+	}
 	return true, s.errs.Fail(brokererr.ErrUnproven, "queue %q may hold a sentinel behind other messages; Warren examines at "+
 		"most %d of them", queue, limit)
 }
