@@ -37,8 +37,8 @@ type RedriveSpec struct {
 	Rate *intstr.IntOrString `json:"rate,omitempty"`
 
 	// maxDestinationDepth is the largest number of ready messages in the destination, or Unlimited. The Redrive waits when the
-	// destination has this many, until a tenth of them is gone. For destination.type Retry, the messages of the main queue also count. For Original, the limit does not
-	// apply.
+	// destination has this many, until a tenth of them is gone. For destination.type Retry, the messages of the main queue also count.
+	// For Original, the limit does not apply.
 	// +kubebuilder:default=10000
 	// +kubebuilder:validation:XIntOrString
 	// +kubebuilder:validation:XValidation:rule="isNumberOrUnlimited(self, 1, 2147483647)",message="must be at least 1, or Unlimited"

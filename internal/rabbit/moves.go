@@ -24,8 +24,8 @@ type queueMover struct {
 	observer *observe.Observer
 	// notify receives a notice when the broker begins or ceases to refuse access to the messages of a queue.
 	notify func(snapshot.Notice)
-	// refused has the error of the last browse of each queue (string) that the broker has refused to show. An entry is removed when a browse
-	// succeeds, or when a move receives a message. A new connection, for example with a new Secret, has none.
+	// refused has the error of the last browse of each queue (string) that the broker has refused to show. An entry is removed when a
+	// browse succeeds, or when a move receives a message. A new connection, for example with a new Secret, has none.
 	refused sync.Map
 }
 

@@ -12,6 +12,7 @@ import (
 	. "github.com/onsi/gomega"
 
 	"github.com/warren-mq/warren/api/v1alpha1"
+	"github.com/warren-mq/warren/test/brokers"
 	"github.com/warren-mq/warren/test/deadline"
 	. "github.com/warren-mq/warren/test/testenv"
 	"github.com/warren-mq/warren/test/traffic"
@@ -43,6 +44,25 @@ var _ = Describe("A recreation", Label("recreate"), Extended, Long, func() {
 			c := newRecreateChaos(newSetup(name))
 			c.run()
 			c.account(name)
+		})
+	}
+})
+
+var _ = Describe("A recreation", Label("recreate"), Extended, Long, func() {
+	for _, name := range setupsFrom("3.10", "4.0") {
+		It("completes although a node is killed when it has just declared the hold queue, on RabbitMQ "+name, func() {
+			s := newSetup(name)
+			r := newRecreating(s)
+			ended := r.edit(v1alpha1.RecreatePolicyWhenEmpty)
+			r.await(func() bool {
+				return slices.ContainsFunc(r.VHost.Definitions().Queues, func(queue brokers.Queue) bool {
+					return strings.HasPrefix(queue.Name, "warren-hold-")
+				})
+			})
+			s.lose()
+			r.await(func() bool { return ended() != nil })
+			Expect(ended()).To(haveResult(v1alpha1.RecreationCompleted))
+			Expect(r.leftovers()).To(BeEmpty())
 		})
 	}
 })

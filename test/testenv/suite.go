@@ -46,25 +46,18 @@ func LogTo(writer io.Writer) {
 	klog.SetLogger(ctrl.Log)
 }
 
-// specContext is the context of the current spec, or of the current node of the suite. A spec has one, because Ginkgo keeps each context
-// until the spec ends, and the time to end them grows with the square of their number.
-var specContext struct {
-	sync.Mutex
-
-	context.Context
-
-	began time.Time
-}
+// contexts has the context of each spec and of each node of the suite, by its start. Ginkgo keeps each context until the spec ends, and the
+// time to end them grows with the square of their number.
+var contexts sync.Map
 
 // ContextOfSpec returns a context that ends with the spec.
 func ContextOfSpec() context.Context {
 	began := CurrentSpecReport().StartTime
-	specContext.Lock()
-	defer specContext.Unlock()
-	if specContext.Context == nil || !specContext.began.Equal(began) {
-		specContext.Context, specContext.began = GinkgoT().Context(), began
+	known, found := contexts.Load(began)
+	if !found {
+		known, _ = contexts.LoadOrStore(began, GinkgoT().Context())
 	}
-	return specContext.Context
+	return known.(context.Context)
 }
 
 func ctx() context.Context { return ContextOfSpec() }

@@ -17,8 +17,8 @@ import (
 const maxRecreations = 16
 
 // The waits after a phase has failed. Each wait is twice as long as the one before, up to soonWorkRetry, because the fence may be closed
-// during the wait. After soonFailures failures, the maximum is lastWorkRetry, because each attempt writes the status twice. While the broker
-// cannot be reached, no work is tried anyway.
+// during the wait. After soonFailures failures, the maximum is lastWorkRetry, because each attempt writes the status twice. While the
+// broker cannot be reached, no work is tried anyway.
 const (
 	firstWorkRetry = time.Second
 	soonWorkRetry  = 5 * time.Second
@@ -118,8 +118,8 @@ func (t recreationTask) detail() string {
 	return t.progress.Detail
 }
 
-// retryIn returns how soon failed work is repeated. If messages are pending, the fence is open, and each attempt returns the messages of the
-// delay tiers, which RabbitMQ before 4.3 counts as deliveries.
+// retryIn returns how soon failed work is repeated. If messages are pending, the fence is open, and each attempt returns the messages of
+// the delay tiers, which RabbitMQ before 4.3 counts as deliveries.
 func (t recreationTask) retryIn(now time.Time) time.Duration {
 	if t.failures == 0 {
 		return 0

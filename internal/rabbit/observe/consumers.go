@@ -147,11 +147,12 @@ func (r *refresher) countConsumers(ctx context.Context, view *view) {
 // broker does not distinguish consumers.
 func (r *refresher) countConsumersOf(ctx context.Context, view *view, queue string) {
 	began := time.Now()
-	declared, exists, err := r.Channels.DeclaredQueue(ctx, r.info.Identity.Key(), queue)
+	at := clusterQueue{cluster: r.info.Identity, vhost: r.VHost, queue: queue}
+	declared, exists, err := r.Channels.DeclaredQueue(ctx, at.cluster.Key(), queue)
 	switch {
 	case errors.Is(err, brokererr.ErrAccessRefused):
 		view.consumers.refuse(queue, began.Add(refusedPause))
-	case err != nil || !exists || r.Observations.consumed.since(began, clusterQueue{cluster: r.info.Identity, vhost: r.VHost, queue: queue}):
+	case err != nil || !exists || r.Observations.consumed.since(began, at):
 	default:
 		view.consumers.note(queue, declared.Consumers > 0)
 	}

@@ -129,8 +129,8 @@ func checkRoom(queue string, bytes int64, nodes []management.Node) error {
 		case node.DiskAlarm:
 			return refuse(QueueUnavailable, "node %q has a disk alarm, so RabbitMQ accepts no messages", node.Name)
 		case known && free/copies < bytes:
-			return refuse(QueueUnavailable, "node %q has too little free disk: while the messages of queue %q are moved, they can take %d times "+
-				"the disk that they take now", node.Name, queue, copies)
+			return refuse(QueueUnavailable, "node %q has too little free disk: while the messages of queue %q are moved, they can take %d "+
+				"times the disk that they take now", node.Name, queue, copies)
 		}
 	}
 	return nil
@@ -292,7 +292,8 @@ func (r *Recreator) checkMovable(ctx context.Context, queue string) error {
 func checkMoved(queue string, arguments vhost.Arguments, policies []vhost.Policy) error {
 	deadLetters := arguments[vhost.ArgDeadLetterExchange] != nil
 	if deadLetters && !vhost.DeadLettersAtLeastOnce(queue, arguments, safedelete.WithoutFences(policies)) {
-		return refuse(LossyDeadLetters, "queue %q dead-letters at most once: dead letters could be lost while its messages are moved", queue)
+		return refuse(LossyDeadLetters, "queue %q dead-letters at most once: dead letters could be lost while its messages are moved",
+			queue)
 	}
 	limits := []any{arguments[vhost.ArgDeliveryLimit]}
 	for _, policy := range policies {

@@ -21,8 +21,11 @@ const (
 	// time.
 	divertRounds = 5
 	// registering is the maximum time that RabbitMQ takes to write the name of a new quorum queue to disk: about twice the auto_save of 500
-	// ms of its library Ra. If a single node is killed earlier, the queue comes back without its messages.
+	// ms of its library Ra. If a single node is killed earlier, the queue comes back without its messages, and on RabbitMQ 3.10 and 4.0
+	// without a leader.
 	registering = 1500 * time.Millisecond
+	// lateDelete is longer than RabbitMQ takes to delete a queue without a leader: 5 s (4.0.5).
+	lateDelete = 10 * time.Second
 )
 
 // Divert declares the hold and the backlog, and moves the bindings of the queue to the hold. First it tries the new arguments on a queue
@@ -40,6 +43,9 @@ func (r *Recreator) Divert(
 	if rec.WithoutHold {
 		bindings, err := r.bindingsOf(ctx, rec, rec.Queue.Name)
 		return errors.Join(err, checkBindings(rec, bindings))
+	}
+	if err := r.removeUnused(ctx, rec); err != nil {
+		return err
 	}
 	if err := r.declareHoldAndBacklog(ctx, rec); err != nil {
 		return err
@@ -128,6 +134,32 @@ func (r *Recreator) tryArguments(ctx context.Context, rec Recreation) error {
 		return withBrokerReason(err)
 	}
 	return withBrokerReason(r.changer.Remove(ctx, r.Cluster, change.Removal{Queues: []string{probe.Name}}))
+}
+
+// removeUnused removes the hold and the backlog of an earlier call, because they may have no leader; see registering. Divert records the
+// bindings before it uses the hold, so without recorded bindings, neither queue has a message of Warren or of an exchange. If the earlier
+// process was killed, its own delete may still be running, and must not find the queues that are declared next.
+func (r *Recreator) removeUnused(ctx context.Context, rec Recreation) error {
+	if len(rec.Bindings) > 0 {
+		return nil
+	}
+	var unused []string
+	for _, queue := range []string{rec.Hold(), rec.Backlog()} {
+		now, err := r.count(ctx, queue)
+		if err != nil {
+			return err
+		}
+		if now.Exists && now.Ready == 0 && now.Consumers == 0 {
+			unused = append(unused, queue)
+		}
+	}
+	if len(unused) == 0 {
+		return nil
+	}
+	if err := r.changer.Remove(ctx, r.Cluster, change.Removal{Queues: unused}); err != nil {
+		return withBrokerReason(err)
+	}
+	return retry.Sleep(ctx, r.Errors, lateDelete)
 }
 
 // declareHoldAndBacklog declares the hold, the backlog, and the exchange that leads to the backlog. It keeps an existing hold or

@@ -2,8 +2,10 @@ package recreate
 
 import (
 	"context"
+	"slices"
 	"strconv"
 	"testing"
+	"testing/synctest"
 
 	"github.com/google/go-cmp/cmp"
 	amqp "github.com/rabbitmq/amqp091-go"
@@ -19,8 +21,10 @@ type declaringChanger struct {
 	Changer
 
 	exist          bool
+	ready          int
 	arguments      map[string]vhost.Arguments // by queue
 	bound, unbound int
+	removed        []string
 }
 
 func (c *declaringChanger) Declare(_ context.Context, _ string, wanted topology.Topology) error {
@@ -33,11 +37,40 @@ func (c *declaringChanger) Declare(_ context.Context, _ string, wanted topology.
 
 func (c *declaringChanger) Remove(_ context.Context, _ string, removal change.Removal) error {
 	c.unbound += len(removal.Bindings)
+	c.removed = append(c.removed, removal.Queues...)
 	return nil
 }
 
 func (c *declaringChanger) DeclaredQueue(context.Context, string, string) (amqp.Queue, bool, error) {
-	return amqp.Queue{}, c.exist, nil
+	return amqp.Queue{Messages: c.ready}, c.exist, nil
+}
+
+// If RabbitMQ 3.10 or 4.0 is killed within a second after a declaration, the queue has no leader afterwards.
+func TestAnUnusedHoldAndBacklogAreRemoved(t *testing.T) {
+	t.Parallel()
+	recorded := of("orders")
+	recorded.Bindings = []vhost.Binding{{Source: "shop"}}
+	for name, test := range map[string]struct {
+		rec   Recreation
+		exist bool
+		ready int
+		want  []string
+	}{
+		"they do not exist":             {rec: of("orders")},
+		"they exist":                    {rec: of("orders"), exist: true, want: []string{of("orders").Hold(), of("orders").Backlog()}},
+		"they exist, and have messages": {rec: of("orders"), exist: true, ready: 1},
+		"the hold may already be bound": {rec: recorded, exist: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				changer := &declaringChanger{exist: test.exist, ready: test.ready}
+				err := New(Settings{}, nil, changer, nil, nil).removeUnused(t.Context(), test.rec)
+				if err != nil || !slices.Equal(changer.removed, test.want) {
+					t.Errorf("removes %q: %v", changer.removed, err)
+				}
+			})
+		})
+	}
 }
 
 // Another version of Warren may have declared them with other arguments, which RabbitMQ refuses to change.

@@ -89,8 +89,8 @@ func (r *Recreator) move(ctx context.Context, m move, report func(Progress)) (Pr
 				stop(refuse(MessageNotMoved, "queue %q or its binding was deleted while messages were moved to it", m.to))
 			case mover.NothingDelivered:
 				if r.hasSingleActiveConsumer(m.from) {
-					stop(refuse(ConsumersCameBack, "queue %q has messages, and delivers none to Warren, because a client is its single active consumer",
-						m.from))
+					stop(refuse(ConsumersCameBack, "queue %q has messages, and delivers none to Warren, because a client is its single "+
+						"active consumer", m.from))
 				}
 			}
 			if report != nil {
