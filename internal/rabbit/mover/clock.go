@@ -128,12 +128,17 @@ func (p *pass) endIfBelow(idle time.Duration) error {
 }
 
 // noticeNothingDelivered changes the state if the broker has delivered none of the ready messages for long. The broker does not count
-// waiting consumers, so the number of consumers does not show whether another one is the single active consumer.
+// waiting consumers, so the number of consumers does not show whether another one is the single active consumer. Later the pass ends if it
+// holds no messages, because RabbitMQ 4.3 can forget a consumer of an open connection when the leader of the queue changes.
 func (p *pass) noticeNothingDelivered(idle time.Duration) {
-	if idle >= undelivered {
-		p.setState(NothingDelivered, fmt.Sprintf(
-			"queue %q has ready messages, but the broker has delivered none for %v. If the queue has x-single-active-consumer, "+
-				"stop the active consumer", p.Queue, undelivered))
+	if idle < undelivered {
+		return
+	}
+	p.setState(NothingDelivered, fmt.Sprintf(
+		"queue %q has ready messages, but the broker has delivered none for %v. If the queue has x-single-active-consumer, "+
+			"stop the active consumer", p.Queue, undelivered))
+	if idle >= unnoticed && p.connection.Unsettled() == 0 {
+		p.stop(errPassOver)
 	}
 }
 

@@ -1,6 +1,7 @@
 package mover
 
 import (
+	"slices"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -72,6 +73,43 @@ func TestASourceIsNotEmptyWhileAnotherConsumerMayReturnMessages(t *testing.T) {
 		NewWithT(t).Eventually(isEmptyAfter).WithArguments(unnoticed).WithTimeout(within).Should(BeTrue())
 		release()
 		NewWithT(t).Eventually(isEmptyAfter).WithArguments(idleLimit).WithTimeout(within).Should(BeTrue())
+	})
+}
+
+// RabbitMQ can forget a consumer of an open connection. Another connection of the move then receives the messages.
+func TestAMoveWithoutDeliveriesContinuesOnAnotherConnection(t *testing.T) {
+	each(t, func(t *testing.T, vh *brokers.VHost) {
+		const messages = 2 * maxWindow // more than the first connection can hold
+		vh.Publish("", source, bodies(messages)...)
+		proxy := netfault.NewFrameProxy(t, vh.Broker.AMQPURI, func(frame netfault.Frame) netfault.Verdict {
+			if frame.Connection == 1 && frame.Method == amqpmethod.BasicDeliver {
+				return netfault.Hold
+			}
+			return netfault.Pass
+		})
+		var states []State
+		running := start(t, vh, func(c *Config) {
+			c.Dial, c.EndBelow = dialer(t, vh, proxy.URI), 1
+			c.Report = func(now Progress) { states = append(states, now.State) }
+		})
+		NewWithT(t).Eventually(running.ended).WithTimeout(unnoticed + answerLimit + within).Should(BeClosed())
+		progress, err := running.Wait()
+		topologytest.Equal(t, "error", nil, err)
+		topologytest.Equal(t, "moved", messages, progress.Moved)
+		topologytest.Equal(t, "states", []State{Connecting, Moving, NothingDelivered, Moving}, slices.Compact(states))
+	})
+}
+
+// The broker would count a delivery of each message that the move returns.
+func TestAMoveThatHoldsMessagesKeepsItsConnection(t *testing.T) {
+	each(t, func(t *testing.T, vh *brokers.VHost) {
+		vh.Publish("", source, bodies(2*maxWindow)...)
+		config := configOf(t, vh)
+		config.Report = func(Progress) {}
+		p := consuming(t, config)
+		NewWithT(t).Eventually(p.connection.Unsettled).WithTimeout(within).Should(BeNumerically(">", 0))
+		p.noticeNothingDelivered(unnoticed)
+		topologytest.Equal(t, "stops", false, p.stopping)
 	})
 }
 

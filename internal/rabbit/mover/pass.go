@@ -22,7 +22,8 @@ const (
 	flushLimit = 128
 	// manyHeld is how many messages a move holds before it becomes selective.
 	manyHeld = 100
-	// unnoticed is longer than a broker takes to detect a cut connection: two to three missed heartbeats.
+	// unnoticed is longer than a broker takes to detect a cut connection: two to three missed heartbeats. If the broker delivers none of
+	// the ready messages for this time, the move opens another connection.
 	unnoticed = 4 * amqpconn.Heartbeat
 	// undelivered is how long the broker may deliver none of the ready messages before the state becomes NothingDelivered.
 	undelivered = 10 * time.Second
@@ -85,7 +86,7 @@ const never = -1
 // Reasons why a pass stops.
 var (
 	errNoMemory = errors.New("the process has no memory for more messages")
-	errPassOver = errors.New("messages were held for long enough")
+	errPassOver = errors.New("the move continues on another connection")
 	errNoAnswer = errors.New("the broker has not confirmed in time")
 )
 
@@ -105,6 +106,9 @@ func (m *move) pass(ctx context.Context) (done bool, err error) {
 		closed:      connection.Connection.NotifyClose(make(chan *amqp.Error, 1)),
 		movedBefore: m.moved, removed: m.moved, asked: m.moved, askedAt: now, began: now, idleSince: now, bound: m.left(),
 		skipped: map[string]int{}, state: Moving, takenWhenEmpty: never, quickest: answerLimit,
+	}
+	if m.progress.State == NothingDelivered { // until the broker delivers a message on this connection
+		p.state, p.detail = NothingDelivered, m.progress.Detail
 	}
 	defer connection.Close(answerLimit)
 	endCut := p.cutAfter(ctx)

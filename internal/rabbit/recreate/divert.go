@@ -44,9 +44,6 @@ func (r *Recreator) Divert(
 		bindings, err := r.bindingsOf(ctx, rec, rec.Queue.Name)
 		return errors.Join(err, checkBindings(rec, bindings))
 	}
-	if err := r.removeUnused(ctx, rec); err != nil {
-		return err
-	}
 	if err := r.declareHoldAndBacklog(ctx, rec); err != nil {
 		return err
 	}
@@ -136,63 +133,66 @@ func (r *Recreator) tryArguments(ctx context.Context, rec Recreation) error {
 	return withBrokerReason(r.changer.Remove(ctx, r.Cluster, change.Removal{Queues: []string{probe.Name}}))
 }
 
-// removeUnused removes the hold and the backlog of an earlier call, because they may have no leader; see registering. Divert records the
-// bindings before it uses the hold, so without recorded bindings, neither queue has a message of Warren or of an exchange. If the earlier
-// process was killed, its own delete may still be running, and must not find the queues that are declared next.
-func (r *Recreator) removeUnused(ctx context.Context, rec Recreation) error {
-	if len(rec.Bindings) > 0 {
-		return nil
+// declareHoldAndBacklog declares the hold, the backlog, and the exchange that leads to the backlog. It keeps an existing hold or
+// backlog that may be in use, because another version of Warren may have declared it with other arguments.
+func (r *Recreator) declareHoldAndBacklog(ctx context.Context, rec Recreation) error {
+	missing, unused, err := r.missingAndUnused(ctx, rec)
+	if err != nil {
+		return err
 	}
-	var unused []string
-	for _, queue := range []string{rec.Hold(), rec.Backlog()} {
-		now, err := r.count(ctx, queue)
-		if err != nil {
+	if len(unused) > 0 {
+		if err := r.removeUnused(ctx, unused); err != nil {
 			return err
 		}
-		if now.Exists && now.Ready == 0 && now.Consumers == 0 {
-			unused = append(unused, queue)
-		}
+		missing = append(missing, unused...)
 	}
-	if len(unused) == 0 {
-		return nil
-	}
-	if err := r.changer.Remove(ctx, r.Cluster, change.Removal{Queues: unused}); err != nil {
-		return withBrokerReason(err)
-	}
-	return retry.Sleep(ctx, r.Errors, lateDelete)
-}
-
-// declareHoldAndBacklog declares the hold, the backlog, and the exchange that leads to the backlog. It keeps an existing hold or
-// backlog, because another version of Warren may have declared it with other arguments.
-func (r *Recreator) declareHoldAndBacklog(ctx context.Context, rec Recreation) error {
-	arguments := vhost.Arguments{vhost.ArgQueueType: vhost.TypeQuorum}
+	plain := vhost.Arguments{vhost.ArgQueueType: vhost.TypeQuorum}
 	if r.isAtLeast(vhost.RabbitMQ40) { // earlier versions have no limit by default
-		arguments[vhost.ArgDeliveryLimit] = int64(-1)
-	}
-	backlog, err := r.count(ctx, rec.Backlog())
-	if err != nil {
-		return err
-	}
-	hold, err := r.count(ctx, rec.Hold())
-	if err != nil {
-		return err
+		plain[vhost.ArgDeliveryLimit] = int64(-1)
 	}
 	var queues []topology.Queue
-	if !backlog.Exists {
-		queues = append(queues, topology.Queue{Name: rec.Backlog(), Arguments: arguments})
-	}
-	if !hold.Exists {
-		policies, err := r.api.Policies(ctx)
-		if err != nil {
-			return withBrokerReason(err)
+	for _, queue := range missing {
+		arguments := plain
+		if queue == rec.Hold() {
+			policies, err := r.api.Policies(ctx)
+			if err != nil {
+				return withBrokerReason(err)
+			}
+			arguments = deadLetteringLike(rec.Queue, policies, plain)
 		}
-		queues = append(queues, topology.Queue{Name: rec.Hold(), Arguments: deadLetteringLike(rec.Queue, policies, arguments)})
+		queues = append(queues, topology.Queue{Name: queue, Arguments: arguments})
 	}
 	return withBrokerReason(r.changer.Declare(ctx, r.Cluster, topology.Topology{
 		Exchanges: []topology.Exchange{fanout(rec.BacklogExchange())},
 		Queues:    queues,
 		Bindings:  []topology.Binding{{Source: rec.BacklogExchange(), Destination: rec.Backlog()}},
 	}))
+}
+
+// missingAndUnused returns which of backlog and hold do not exist, and which exist although an earlier call has not used them: Divert
+// records the bindings before it uses the hold. Without recorded bindings, neither queue has a message of Warren or of an exchange.
+func (r *Recreator) missingAndUnused(ctx context.Context, rec Recreation) (missing, unused []string, err error) {
+	for _, queue := range []string{rec.Backlog(), rec.Hold()} {
+		now, err := r.count(ctx, queue)
+		switch {
+		case err != nil:
+			return nil, nil, err
+		case !now.Exists:
+			missing = append(missing, queue)
+		case len(rec.Bindings) == 0 && now.Ready == 0 && now.Consumers == 0:
+			unused = append(unused, queue)
+		}
+	}
+	return missing, unused, nil
+}
+
+// removeUnused removes the hold and the backlog of an earlier call, because they may have no leader; see registering. If the earlier
+// process was killed, its own delete may still be running, and must not find the queues that are declared next.
+func (r *Recreator) removeUnused(ctx context.Context, queues []string) error {
+	if err := r.changer.Remove(ctx, r.Cluster, change.Removal{Queues: queues}); err != nil {
+		return withBrokerReason(err)
+	}
+	return retry.Sleep(ctx, r.Errors, lateDelete)
 }
 
 // deadLetteringLike adds the dead-lettering of a queue, by its arguments or by a policy, to the arguments of another one. A message that

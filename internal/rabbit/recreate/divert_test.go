@@ -2,6 +2,7 @@ package recreate
 
 import (
 	"context"
+	"maps"
 	"slices"
 	"strconv"
 	"testing"
@@ -12,6 +13,7 @@ import (
 
 	"github.com/warren-mq/warren/internal/rabbit/change"
 	"github.com/warren-mq/warren/internal/topology"
+	"github.com/warren-mq/warren/internal/topology/topologytest"
 	"github.com/warren-mq/warren/internal/vhost"
 )
 
@@ -45,41 +47,33 @@ func (c *declaringChanger) DeclaredQueue(context.Context, string, string) (amqp.
 	return amqp.Queue{Messages: c.ready}, c.exist, nil
 }
 
-// If RabbitMQ 3.10 or 4.0 is killed within a second after a declaration, the queue has no leader afterwards.
-func TestAnUnusedHoldAndBacklogAreRemoved(t *testing.T) {
+// If RabbitMQ 3.10 or 4.0 is killed within a second after a declaration, the queue has no leader afterwards. Another version of Warren may
+// have declared a hold that is in use with other arguments, which RabbitMQ refuses to change.
+func TestOnlyAHoldAndABacklogInUseAreKept(t *testing.T) {
 	t.Parallel()
-	recorded := of("orders")
+	unrecorded, recorded := of("orders"), of("orders")
 	recorded.Bindings = []vhost.Binding{{Source: "shop"}}
+	both := []string{unrecorded.Backlog(), unrecorded.Hold()}
 	for name, test := range map[string]struct {
-		rec   Recreation
-		exist bool
-		ready int
-		want  []string
+		rec               Recreation
+		exist             bool
+		ready             int
+		removed, declared []string
 	}{
-		"they do not exist":             {rec: of("orders")},
-		"they exist":                    {rec: of("orders"), exist: true, want: []string{of("orders").Hold(), of("orders").Backlog()}},
-		"they exist, and have messages": {rec: of("orders"), exist: true, ready: 1},
+		"they do not exist":             {rec: unrecorded, declared: both},
+		"they exist":                    {rec: unrecorded, exist: true, removed: both, declared: both},
+		"they exist, and have messages": {rec: unrecorded, exist: true, ready: 1},
 		"the hold may already be bound": {rec: recorded, exist: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				changer := &declaringChanger{exist: test.exist, ready: test.ready}
-				err := New(Settings{}, nil, changer, nil, nil).removeUnused(t.Context(), test.rec)
-				if err != nil || !slices.Equal(changer.removed, test.want) {
-					t.Errorf("removes %q: %v", changer.removed, err)
-				}
+				changer := &declaringChanger{exist: test.exist, ready: test.ready, arguments: map[string]vhost.Arguments{}}
+				err := New(Settings{}, versioned{version: "4.3.6"}, changer, nil, busyAPI{}).declareHoldAndBacklog(t.Context(), test.rec)
+				topologytest.Equal(t, "error", nil, err)
+				topologytest.Equal(t, "removed", test.removed, changer.removed)
+				topologytest.Equal(t, "declared", test.declared, slices.Sorted(maps.Keys(changer.arguments)))
 			})
 		})
-	}
-}
-
-// Another version of Warren may have declared them with other arguments, which RabbitMQ refuses to change.
-func TestAHoldAndABacklogThatExistAreNotDeclared(t *testing.T) {
-	t.Parallel()
-	changer := &declaringChanger{exist: true, arguments: map[string]vhost.Arguments{}}
-	err := New(Settings{}, versioned{version: "4.3.6"}, changer, nil, busyAPI{}).declareHoldAndBacklog(t.Context(), of("orders"))
-	if err != nil || len(changer.arguments) > 0 {
-		t.Errorf("declares %v: %v", changer.arguments, err)
 	}
 }
 
