@@ -42,7 +42,7 @@ var _ = Describe("The operator in a cluster", Ordered, func() {
 		c.scriptIn(c.previous, "make", "deploy", "IMG="+before)
 		c.Kube.Kubectl("apply", "-k", c.checkout+"/config/network-policy")
 		c.rollOut()
-		c.Kube.Kubectl("apply", "-f", c.filledIn("config/samples/brokerconnection.yaml"))
+		c.Kube.Kubectl("apply", "--server-side", "-f", c.filledIn("config/samples/brokerconnection.yaml"))
 		c.Kube.Kubectl("apply", "-f", c.checkout+"/config/samples/quickstart.yaml")
 		c.Ready("orders")
 		c.ExpectExactly()

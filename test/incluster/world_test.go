@@ -132,14 +132,14 @@ func printedCommands(output string) []string {
 	return list
 }
 
-// follow runs the commands that `make deploy` prints, after it has filled in the sample of a BrokerConnection as the output says.
+// follow runs the commands that `make deploy` prints, with a copy of the sample of a BrokerConnection that it fills in as the output says.
 func (c *cluster) follow(output string) {
 	GinkgoHelper()
-	const sample = "config/samples/brokerconnection.yaml"
+	const filledIn = "brokerconnection.yaml"
 	commands := printedCommands(output)
-	Expect(commands).To(ContainElement("kubectl apply -f " + sample))
+	Expect(commands).To(ContainElement("kubectl apply --server-side -f " + filledIn))
 	for _, command := range commands {
-		c.script("sh", "-c", strings.ReplaceAll(command, sample, c.filledIn(sample)))
+		c.script("sh", "-c", strings.ReplaceAll(command, filledIn, c.filledIn("config/samples/brokerconnection.yaml")))
 	}
 }
 
