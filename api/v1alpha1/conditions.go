@@ -120,6 +120,8 @@ const (
 	ReasonDestinationFull = "DestinationFull"
 	// ReasonNothingDelivered: the dead-letter queue has messages, and the broker delivers none of them.
 	ReasonNothingDelivered = "NothingDelivered"
+	// ReasonNothingConfirmed: the broker confirms none of the moved messages.
+	ReasonNothingConfirmed = "NothingConfirmed"
 	// ReasonDestinationBusy: the destination queue has about spec.maxDestinationDepth ready messages.
 	ReasonDestinationBusy = "DestinationBusy"
 	// ReasonBlocked: the broker blocks all publishers.

@@ -64,6 +64,24 @@ var _ = Describe("A recreation", Label("recreate"), Extended, Long, func() {
 			Expect(ended()).To(haveResult(v1alpha1.RecreationCompleted))
 			Expect(r.leftovers()).To(BeEmpty())
 		})
+
+		It("names a queue without a leader, and completes when the user has deleted it, on RabbitMQ "+name, func() {
+			s := newSetup(name)
+			r := newRecreating(s)
+			queues := watchDeclarations(r.VHost)
+			ended := r.edit(v1alpha1.RecreatePolicyWhenEmpty)
+			r.awaitPhase(v1alpha1.RecreationEmptying, ended)
+			r.VHost.Publish(topicExchange, "orders.placed", "one")
+			r.await(queues.sawOne)
+			s.lose()
+			r.await(r.namesNoLeader)
+			Expect(s.hasLeader(r.VHost.Name)).To(BeFalse())
+			r.VHost.DeleteQueue("orders")
+			r.await(func() bool { return ended() != nil })
+			Expect(ended()).To(haveResult(v1alpha1.RecreationCompleted))
+			Expect(r.leftovers()).To(BeEmpty())
+			Eventually(r.VHost.Ready).WithArguments("orders").Should(Equal(1))
+		})
 	}
 })
 
@@ -86,6 +104,8 @@ type recreateChaos struct {
 	moves     int
 	recreated int
 	wentBack  map[string]int
+	// leaderless is how often a new queue had no leader, after its only node was killed.
+	leaderless int
 }
 
 func newRecreateChaos(s *setup) *recreateChaos {
@@ -207,9 +227,9 @@ func (c *recreateChaos) run() {
 			c.faults[0]()
 			c.faults = c.faults[1:]
 		}
-		c.await(func() bool { return c.current().ConsumersMayStart || ended() != nil })
+		c.awaitDeleting(func() bool { return c.current().ConsumersMayStart || ended() != nil })
 		c.consume()
-		c.await(func() bool { return ended() != nil })
+		c.awaitDeleting(func() bool { return ended() != nil })
 		result := ended()
 		GinkgoWriter.Printf("round %d: %+v\n", round, *result)
 		if result.Result == v1alpha1.RecreationCompleted {
@@ -218,6 +238,26 @@ func (c *recreateChaos) run() {
 			c.wentBack[result.Reason]++
 		}
 	}
+}
+
+// neverLeads is longer than the only member of a queue takes to become its leader.
+const neverLeads = 15 * time.Second
+
+// awaitDeleting waits like await. If the queue gets no leader, it deletes the queue, as docs/reliability.md says.
+func (c *recreateChaos) awaitDeleting(reached func() bool) {
+	GinkgoHelper()
+	led := time.Now()
+	c.await(func() bool {
+		if !c.namesNoLeader() || c.setup.hasLeader(c.VHost.Name) {
+			led = time.Now()
+		}
+		if time.Since(led) > neverLeads {
+			c.VHost.DeleteQueue("orders")
+			c.leaderless++
+			led = time.Now()
+		}
+		return reached()
+	})
 }
 
 // editWhenEmpty pauses the publishers until the recreation begins: under load a queue without consumers is never empty. After a restart,
@@ -271,7 +311,7 @@ func (c *recreateChaos) account(name string) {
 	waited := c.longestWait(c.publishers)
 	past := c.past.Counts()
 	calm, disturbed := c.fences.stood(append(moments(c.kills), c.lost...))
-	recreationRow(chaosTitle, name, c.recreated, c.wentBack, fmt.Sprintf("%d, %d; %d", len(c.kills), len(c.lost), c.moves),
+	recreationRow(chaosTitle, name, c.recreated, c.wentBack, fmt.Sprintf("%d, %d; %d", len(c.kills), len(c.lost), c.moves), c.leaderless,
 		report.Confirmed, len(report.Missing), lostYoung, report.Duplicates, waited.Round(10*time.Millisecond),
 		fmt.Sprintf("%d, %d, %v", past.Confirmed, past.Refusals, c.longestWait([]*traffic.Publisher{c.past}).Round(10*time.Millisecond)),
 		describeTimes(calm), describeTimes(disturbed), len(left)+report.SentinelsLeft)

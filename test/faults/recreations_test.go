@@ -14,6 +14,7 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	"github.com/onsi/gomega/types"
+	"k8s.io/apimachinery/pkg/api/meta"
 
 	"github.com/warren-mq/warren/api/v1alpha1"
 	"github.com/warren-mq/warren/test/brokers"
@@ -37,6 +38,8 @@ type setup struct {
 	nodes []brokers.Broker
 	// lose kills a random node, and starts it again.
 	lose func()
+	// hasLeader reports whether the queue "orders" of a vhost has a leader; always true with other nodes.
+	hasLeader func(vhost string) bool
 	// moveLeaders makes a random node the leader of all queues of a vhost; nil without other nodes.
 	moveLeaders func(vhost string)
 }
@@ -45,13 +48,20 @@ func newSetup(name string) *setup {
 	GinkgoHelper()
 	if name != threeNodes {
 		private := brokers.NewPrivateOf(GinkgoTB(), name)
-		return &setup{nodes: []brokers.Broker{private.Broker}, lose: func() {
-			private.Stop()
-			private.Start()
-		}}
+		return &setup{
+			nodes: []brokers.Broker{private.Broker},
+			lose: func() {
+				private.Stop()
+				private.Start()
+			},
+			hasLeader: func(vhost string) bool {
+				status := private.Eval(fmt.Sprintf("rabbit_quorum_queue:status(<<%q>>, <<\"orders\">>).", vhost))
+				return strings.Contains(status, `<<"Raft State">>,leader`)
+			},
+		}
 	}
 	version, _, _ := strings.Cut(threeNodes, "x")
-	cluster, s := brokers.NewCluster(GinkgoTB(), version), &setup{}
+	cluster, s := brokers.NewCluster(GinkgoTB(), version), &setup{hasLeader: func(string) bool { return true }}
 	random := func() int { return 1 + rand.IntN(brokers.ClusterSize) }
 	for number := range brokers.ClusterSize {
 		s.nodes = append(s.nodes, cluster.Node(number+1))
@@ -146,6 +156,13 @@ func (r *recreating) restartManager() {
 	r.kills = append(r.kills, time.Now())
 	r.manager.Kill()
 	r.manager = startManager(r.world)
+}
+
+// namesNoLeader reports whether the status says that a queue may have no leader.
+func (r *recreating) namesNoLeader() bool {
+	GinkgoHelper()
+	required := meta.FindStatusCondition(r.Get("orders").Status.Conditions, v1alpha1.ConditionRecreationRequired)
+	return required != nil && strings.Contains(required.Message, "no leader")
 }
 
 // phases are the phases of a recreation under way, in order.
@@ -319,6 +336,13 @@ func (d *declarationWatch) observe(ttl int64, asked, answered time.Time) {
 	d.ttl, d.read = ttl, asked
 }
 
+// sawOne reports whether the queue was declared again.
+func (d *declarationWatch) sawOne() bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return len(d.declared) > 0
+}
+
 // youngWith returns the declaration before a confirm, and the node that was lost while the declared queue was young and had the
 // message. RabbitMQ had not written the name of that queue to disk, and started the queue again without its messages.
 func (d *declarationWatch) youngWith(confirmed time.Time, lost []span) (declared, node span, found bool) {
@@ -345,7 +369,7 @@ func recreationRow(title string, cells ...any) {
 
 // recreationTitles are the columns of the tables.
 var recreationTitles = map[string]string{
-	chaosTitle: "set-up\trecreated\twent back\tkills of manager, node; leader moves\tconfirmed\tlost\tlost with a young queue\tduplicates\t" +
+	chaosTitle: "set-up\trecreated\twent back\tkills of manager, node; leader moves\twithout a leader\tconfirmed\tlost\tlost with a young queue\tduplicates\t" +
 		"longest confirm\tpast bindings: confirmed, nacks, longest\tfences\tfences beside a kill\tleft",
 	benchTitle: "set-up\twhat\tbar\tmeasured",
 }

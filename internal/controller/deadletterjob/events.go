@@ -47,7 +47,7 @@ func (s *scope) recordTransition(before v1alpha1.JobStatus) {
 func isWaiting(reason string) bool {
 	switch reason {
 	case v1alpha1.ReasonDestinationMissing, v1alpha1.ReasonDestinationFull, v1alpha1.ReasonDestinationBusy, v1alpha1.ReasonBlocked,
-		v1alpha1.ReasonSourceMissing:
+		v1alpha1.ReasonNothingConfirmed, v1alpha1.ReasonSourceMissing:
 		return true
 	}
 	return false

@@ -63,6 +63,7 @@ func TestRunningCondition(t *testing.T) {
 		mover.SourceMissing: v1alpha1.ReasonSourceMissing, mover.DestinationMissing: v1alpha1.ReasonDestinationMissing,
 		mover.DestinationFull: v1alpha1.ReasonDestinationFull, mover.DestinationBusy: v1alpha1.ReasonDestinationBusy,
 		mover.Blocked: v1alpha1.ReasonBlocked, mover.NothingDelivered: v1alpha1.ReasonNothingDelivered,
+		mover.NothingConfirmed: v1alpha1.ReasonNothingConfirmed,
 	} {
 		topologytest.Equal(t, "reason of "+string(state), reason, valueOf(state, "why", "").Reason)
 	}

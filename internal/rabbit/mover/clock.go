@@ -35,6 +35,7 @@ func (p *pass) tick(now time.Time) error {
 		}
 		p.holdWaiting()
 	}
+	p.noticeNothingConfirmed(now)
 	if !p.blocked && p.mayPublish() {
 		if err := p.checkQueues(now); err != nil {
 			return err
@@ -131,15 +132,31 @@ func (p *pass) endIfBelow(idle time.Duration) error {
 // waiting consumers, so the number of consumers does not show whether another one is the single active consumer. Later the pass ends if it
 // holds no messages, because RabbitMQ 4.3 can forget a consumer of an open connection when the leader of the queue changes.
 func (p *pass) noticeNothingDelivered(idle time.Duration) {
-	if idle < undelivered {
+	if idle < stalled {
 		return
 	}
 	p.setState(NothingDelivered, fmt.Sprintf(
 		"queue %q has ready messages, but the broker has delivered none for %v. If the queue has x-single-active-consumer, "+
-			"stop the active consumer", p.Queue, undelivered))
+			"stop the active consumer", p.Queue, stalled))
 	if idle >= unnoticed && p.connection.Unsettled() == 0 {
 		p.stop(errPassOver)
 	}
+}
+
+// noticeNothingConfirmed changes the state if the broker has confirmed none of the published messages for long.
+func (p *pass) noticeNothingConfirmed(now time.Time) {
+	if len(p.outlet.inFlight) == 0 || p.blocked {
+		p.answeredAt = now
+	}
+	if now.Sub(p.answeredAt) < stalled {
+		return
+	}
+	destination := "a destination queue"
+	if p.Destination != "" {
+		destination = fmt.Sprintf("queue %q", p.Destination)
+	}
+	p.setState(NothingConfirmed, fmt.Sprintf(
+		"the broker has confirmed no message for %v, perhaps because %s has no leader", stalled, destination))
 }
 
 // end cancels the consumer, if there is one. The pass still moves the messages that were already delivered.

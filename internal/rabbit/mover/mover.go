@@ -120,6 +120,8 @@ const (
 	// NothingDelivered: the queue has ready messages, but the broker delivers none, for example because another consumer is the single
 	// active consumer.
 	NothingDelivered State = "NothingDelivered"
+	// NothingConfirmed: the broker confirms none of the published messages, for example because the destination has no leader.
+	NothingConfirmed State = "NothingConfirmed"
 	// Blocked: the broker accepts no messages from any publisher, because it lacks memory or disk space.
 	Blocked State = "Blocked"
 )

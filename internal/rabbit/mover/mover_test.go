@@ -854,6 +854,27 @@ func TestSingleActiveConsumer(t *testing.T) {
 	})
 }
 
+// A queue without a leader neither accepts nor refuses messages.
+func TestADestinationThatConfirmsNothing(t *testing.T) {
+	each(t, func(t *testing.T, vh *brokers.VHost) {
+		vh.Publish("", source, bodies(50)...)
+		proxy := netfault.NewFrameProxy(t, vh.Broker.AMQPURI, func(frame netfault.Frame) netfault.Verdict {
+			if frame.FromBroker && frame.Method == amqpmethod.BasicAck {
+				return netfault.Hold
+			}
+			return netfault.Pass
+		})
+		running := start(t, vh, func(c *Config) { c.Dial = dialer(t, vh, proxy.URI) })
+		running.awaits(NothingConfirmed)
+		topologytest.Equal(t, "detail", `the broker has confirmed no message for 10s, perhaps because queue "orders" has no leader`,
+			running.Progress().Detail)
+		proxy.Release()
+		progress, err := running.Wait()
+		topologytest.Equal(t, "error", nil, err)
+		topologytest.Equal(t, "progress", Progress{State: Moving, Moved: 50, Skipped: map[string]int{}}, progress)
+	})
+}
+
 // A stopped move settles the published messages: no message is duplicated, and no message is missing.
 func TestStop(t *testing.T) {
 	each(t, func(t *testing.T, vh *brokers.VHost) {

@@ -25,8 +25,9 @@ const (
 	// unnoticed is longer than a broker takes to detect a cut connection: two to three missed heartbeats. If the broker delivers none of
 	// the ready messages for this time, the move opens another connection.
 	unnoticed = 4 * amqpconn.Heartbeat
-	// undelivered is how long the broker may deliver none of the ready messages before the state becomes NothingDelivered.
-	undelivered = 10 * time.Second
+	// stalled is how long the broker may deliver none of the ready messages, or confirm none of the published ones, before the state
+	// becomes NothingDelivered or NothingConfirmed.
+	stalled = 10 * time.Second
 	// answerLimit is the maximum time for an answer of the broker.
 	answerLimit = 10 * time.Second
 )
@@ -72,6 +73,7 @@ type pass struct {
 	unflushed             int
 	idleSince             time.Time // no message has arrived since, although there was room
 	takenAt               time.Time // time of the last message
+	answeredAt            time.Time // time of the last confirm, or when no message last waited for one
 	checkedAt             time.Time // when the source was last checked
 	gotNoneAt             time.Time // when a limited move last found the queue empty
 	takenWhenEmpty        int       // taken at the last check of the source if it was empty then; never otherwise

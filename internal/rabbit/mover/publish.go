@@ -2,6 +2,7 @@ package mover
 
 import (
 	"fmt"
+	"time"
 
 	amqp "github.com/rabbitmq/amqp091-go"
 
@@ -56,6 +57,7 @@ func (p *pass) confirmed(confirm amqp.Confirmation, open bool) error {
 
 // answered settles the message of a copy that the broker has answered, or retries the copy.
 func (p *pass) answered(number uint64) error {
+	p.answeredAt = time.Now()
 	moved, err := p.outlet.answered(number)
 	switch {
 	case err != nil:
@@ -67,8 +69,8 @@ func (p *pass) answered(number uint64) error {
 	case moved.returned != "":
 		p.postpone(DestinationMissing, fmt.Sprintf("queue %q does not exist", p.Destination), moved)
 	case !moved.isAccepted() && p.Destination != "" && !moved.byExchange:
-		full := fmt.Sprintf("the broker does not accept messages for queue %q: the queue is full", p.Destination)
-		p.postpone(DestinationFull, full, moved)
+		refused := fmt.Sprintf("the broker does not accept messages for queue %q: the queue is full or has no leader", p.Destination)
+		p.postpone(DestinationFull, refused, moved)
 	case !moved.isAccepted(): // a retry would duplicate the copy in the other queues behind the exchange
 		p.giveUp(moved, FailureRefused, refusedByQueue)
 	default:
