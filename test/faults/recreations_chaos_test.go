@@ -91,6 +91,28 @@ var _ = Describe("A recreation", Label("recreate"), Extended, Long, func() {
 	}
 })
 
+var _ = Describe("A recreation", Label("recreate"), Extended, Long, func() {
+	for _, name := range setupsFrom(threeNodes) {
+		if name != threeNodes {
+			continue
+		}
+		It("declares a queue again that lacks a member, on RabbitMQ "+name, func() {
+			s := newSetup(name)
+			r := newRecreating(s)
+			queues := watchDeclarations(r.VHost)
+			ended := r.edit(v1alpha1.RecreatePolicyWhenEmpty)
+			r.await(queues.sawOne)
+			r.manager.Kill()
+			s.removeMember(r.VHost.Name)
+			r.manager = startManager(r.world)
+			r.await(func() bool { return ended() != nil })
+			Expect(ended()).To(haveResult(v1alpha1.RecreationCompleted))
+			Expect(s.members(r.VHost.Name)).To(Equal(brokers.ClusterSize))
+			Expect(r.leftovers()).To(BeEmpty())
+		})
+	}
+})
+
 // recreateChaos recreates a queue again and again, while publishers publish and consumers come and go.
 type recreateChaos struct {
 	*recreating

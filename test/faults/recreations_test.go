@@ -40,6 +40,10 @@ type setup struct {
 	lose func()
 	// hasLeader reports whether the queue "orders" of a vhost has a leader; always true with other nodes.
 	hasLeader func(vhost string) bool
+	// removeMember removes the member of the queue "orders" of a vhost from a node, and members counts the members that run; nil without
+	// other nodes.
+	removeMember func(vhost string)
+	members      func(vhost string) int
 	// moveLeaders makes a random node the leader of all queues of a vhost; nil without other nodes.
 	moveLeaders func(vhost string)
 }
@@ -70,6 +74,19 @@ func newSetup(name string) *setup {
 		node := random()
 		cluster.Kill(node)
 		cluster.Start(node)
+	}
+	const server = "{ok, Q} = rabbit_amqqueue:lookup(rabbit_misc:r(<<%q>>, queue, <<\"orders\">>)), {Server, _} = amqqueue:get_pid(Q), "
+	s.removeMember = func(vhost string) {
+		cluster.Eval(2, fmt.Sprintf(server+"ra:force_delete_server(quorum_queues, {Server, node()}).", vhost))
+	}
+	s.members = func(vhost string) int {
+		running := 0
+		for number := range brokers.ClusterSize {
+			if strings.TrimSpace(cluster.Eval(number+1, fmt.Sprintf(server+"whereis(Server) =/= undefined.", vhost))) == "true" {
+				running++
+			}
+		}
+		return running
 	}
 	s.moveLeaders = func(vhost string) { cluster.Lead(random(), vhost) }
 	return s
@@ -369,8 +386,8 @@ func recreationRow(title string, cells ...any) {
 
 // recreationTitles are the columns of the tables.
 var recreationTitles = map[string]string{
-	chaosTitle: "set-up\trecreated\twent back\tkills of manager, node; leader moves\twithout a leader\tconfirmed\tlost\tlost with a young queue\tduplicates\t" +
-		"longest confirm\tpast bindings: confirmed, nacks, longest\tfences\tfences beside a kill\tleft",
+	chaosTitle: "set-up\trecreated\twent back\tkills of manager, node; leader moves\twithout a leader\tconfirmed\tlost\t" +
+		"lost with a young queue\tduplicates\tlongest confirm\tpast bindings: confirmed, nacks, longest\tfences\tfences beside a kill\tleft",
 	benchTitle: "set-up\twhat\tbar\tmeasured",
 }
 

@@ -11,6 +11,6 @@
 //   - inspect.go: the state at the broker
 //   - divert.go: the bindings move to the hold
 //   - empty.go, drain.go, mover.go: messages move to the backlog or back
-//   - swap.go, freeze.go: the queue is deleted and declared while its delay tiers are held back
+//   - swap.go, freeze.go, members.go: the queue is deleted and declared while its delay tiers are held back
 //   - giveback.go: bindings and messages move back
 package recreate

@@ -15,6 +15,8 @@ import (
 // written the name of the new queue to disk. It calls recordDelete before it sends the delete. recordDelete must record
 // Recreation.DeleteSent; its error ends the call, and is returned as it is.
 //
+// If the new queue lacks a member, Swap deletes and declares the queue again.
+//
 // If DeleteSent is recorded, a delete of an earlier process may be running. Swap then first waits up to 30 s until the queue is gone, and
 // declares it. The fence stays closed during the wait, because RabbitMQ would delete new messages with the queue.
 func (r *Recreator) Swap(ctx context.Context, rec Recreation, recordDelete func(context.Context) error) (Swapped, error) {
@@ -25,21 +27,26 @@ func (r *Recreator) Swap(ctx context.Context, rec Recreation, recordDelete func(
 	if err := r.deleter.ClearRecreation(ctx, r.Cluster, rec.Queue.Name, isNew); err != nil {
 		return Swapped{DeleteSent: isNew}, r.whyNotCleared(ctx, rec, err)
 	}
+	swapped := Swapped{DeleteSent: true}
 	if isNew {
-		if err := r.awaitName(ctx, rec); err != nil {
-			return Swapped{DeleteSent: true}, err
-		}
-		return Swapped{DeleteSent: true}, r.Crash.Pass(StepSwapped)
+		err = r.awaitName(ctx, rec)
+	} else {
+		swapped, err = r.swap(ctx, rec, r.emptyAgain, recordDelete)
 	}
-	swapped, err := r.swap(ctx, rec, recordDelete)
 	if err != nil {
+		return swapped, err
+	}
+	if err := r.completeMembers(ctx, rec, &swapped, recordDelete); err != nil {
 		return swapped, err
 	}
 	return swapped, r.Crash.Pass(StepSwapped)
 }
 
-// swap holds back the messages of the tiers, and moves the messages that have arrived since the queue was emptied.
-func (r *Recreator) swap(ctx context.Context, rec Recreation, recordDelete func(context.Context) error) (swapped Swapped, err error) {
+// swap holds back the messages of the tiers. It calls empty before the fence is closed.
+func (r *Recreator) swap(
+	ctx context.Context, rec Recreation, empty func(context.Context, Recreation, *Swapped) error,
+	recordDelete func(context.Context) error,
+) (swapped Swapped, err error) {
 	if err := r.checkSources(ctx, rec.Queue.Name); err != nil { // before the freezer consumes from the tiers
 		return swapped, err
 	}
@@ -59,7 +66,7 @@ func (r *Recreator) swap(ctx context.Context, rec Recreation, recordDelete func(
 			if err := freezer.freeze(ctx); err != nil {
 				return err
 			}
-			return r.emptyAgain(ctx, rec, &swapped)
+			return empty(ctx, rec, &swapped)
 		},
 	}
 	switch drains, err := r.mayDrain(ctx, rec); {
