@@ -147,9 +147,6 @@ type QueueInfo struct {
 	Policy    string
 	Effective effectivePolicy `json:"effective_policy_definition"`
 
-	// Members are the nodes on which a quorum queue has a member, and Online the nodes on which a member runs. Both need WithMembers.
-	Members, Online []string
-
 	// DeadLetters counts the messages that wait to be dead-lettered; nil without statistics.
 	DeadLetters *int `json:"messages_dlx"`
 	// Bytes is the size of all messages; zero without statistics.
@@ -168,15 +165,14 @@ func (c *Client) checkArguments(info *QueueInfo) error {
 	return c.errs.TooLarge(largestArguments, "the memory of a queue's arguments is larger")
 }
 
-// The queries of QueueInfo. RabbitMQ writes a queue that has none of the columns as an empty list, and a new
+// The queries of QueueInfo, with and without statistics. RabbitMQ writes a queue that has none of the columns as an empty list, and a new
 // queue has no statistics yet.
 const (
 	WithoutStatistics = "?disable_stats=true&columns=type,state,leader,arguments"
-	WithMembers       = "?disable_stats=true&columns=name,members,online"
 	WithStatistics    = "?columns=name,policy,effective_policy_definition,messages_dlx,message_bytes"
 )
 
-// QueueInfo requests one queue. It returns nil if the queue does not exist. query is WithoutStatistics, WithMembers or WithStatistics.
+// QueueInfo requests one queue. It returns nil if the queue does not exist. query is WithoutStatistics or WithStatistics.
 func (c *Client) QueueInfo(ctx context.Context, queue, query string) (*QueueInfo, error) {
 	answer := &QueueInfo{}
 	exists, err := c.queue(ctx, queue, query, answer)

@@ -93,3 +93,20 @@ type memberItem struct {
 	Name    string
 	Members []string
 }
+
+// Member is a member of a quorum queue.
+type Member struct {
+	Node string `json:"Node Name"`
+	// State is NoMember, or the role of the member, such as leader. It is no string if the node does not answer.
+	State any `json:"Raft State"`
+}
+
+// NoMember is the state of a member that does not run although its node does.
+const NoMember = "noproc"
+
+// QuorumStatus requests the current state of each member of a quorum queue. RabbitMQ 3.10 has no such resource.
+func (c *Client) QuorumStatus(ctx context.Context, queue string) ([]Member, error) {
+	var members List[Member]
+	_, err := c.Get(ctx, "/queues/quorum/"+Escape(c.VHost)+"/"+Escape(queue)+"/status", "", &members)
+	return members, err
+}

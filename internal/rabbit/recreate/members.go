@@ -2,17 +2,16 @@ package recreate
 
 import (
 	"context"
-	"errors"
-	"slices"
 	"time"
 
-	"github.com/warren-mq/warren/internal/rabbit/brokererr"
 	"github.com/warren-mq/warren/internal/rabbit/management"
+	"github.com/warren-mq/warren/internal/rabbit/retry"
 )
 
 const (
 	// memberLimit is how long the members of a new queue may take to start.
-	memberLimit = 3 * time.Second
+	memberLimit = 2 * time.Second
+	memberPause = 200 * time.Millisecond
 	// maxRepeats is how often a swap is repeated because the new queue lacks a member.
 	maxRepeats = 3
 )
@@ -50,29 +49,25 @@ func (r *Recreator) completeMembers(
 // leaveToDrain leaves the messages of a queue to the drainer, which uses basic.get. A queue that lacks a member may deliver none.
 func leaveToDrain(context.Context, Recreation, *Swapped) error { return nil }
 
-// missingMember returns a running node on which the queue has a member that does not run; empty if there is none, or if the user may not
-// list nodes.
-func (r *Recreator) missingMember(ctx context.Context, queue string) (string, error) {
-	var down []string
-	err := r.until(ctx, memberLimit, func() (bool, error) {
-		info, err := r.api.QueueInfo(ctx, queue, management.WithMembers)
-		if err != nil || info == nil {
-			return true, err
+// missingMember returns a running node on which the queue should have a member and has none; empty if there is none, or if RabbitMQ does
+// not answer. RabbitMQ 3.10 cannot answer.
+func (r *Recreator) missingMember(ctx context.Context, queue string) (node string, err error) {
+	for begun := time.Now(); ; {
+		members, failed := r.api.QuorumStatus(ctx, queue)
+		if failed != nil {
+			r.Log.V(1).Info("The members of a queue are not known", "queue", queue, "reason", failed.Error())
 		}
-		down = slices.DeleteFunc(slices.Clone(info.Members), func(node string) bool { return slices.Contains(info.Online, node) })
-		return len(down) == 0, nil
-	})
-	if err != nil || len(down) == 0 {
-		return "", withBrokerReason(err)
-	}
-	nodes, err := r.api.Nodes(ctx, "")
-	if errors.Is(err, brokererr.ErrAccessRefused) {
-		return "", nil
-	}
-	for _, node := range nodes {
-		if node.Running != nil && *node.Running && slices.Contains(down, node.Name) {
-			return node.Name, nil
+		node = ""
+		for _, member := range members {
+			if member.State == management.NoMember {
+				node = member.Node
+			}
+		}
+		if node == "" || time.Since(begun) > memberLimit {
+			return node, nil
+		}
+		if err := retry.Sleep(ctx, r.Errors, memberPause); err != nil {
+			return "", err
 		}
 	}
-	return "", withBrokerReason(err)
 }

@@ -62,6 +62,7 @@ type API interface {
 	QueueInfo(ctx context.Context, queue, query string) (*management.QueueInfo, error)
 	BindingsOf(ctx context.Context, queue string) ([]vhost.Binding, error)
 	Nodes(ctx context.Context, columns string) ([]management.Node, error)
+	QuorumStatus(ctx context.Context, queue string) ([]management.Member, error)
 	Consumers(ctx context.Context, queue string) ([]management.Consumer, error)
 }
 
