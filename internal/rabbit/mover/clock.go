@@ -129,8 +129,9 @@ func (p *pass) endIfBelow(idle time.Duration) error {
 }
 
 // noticeNothingDelivered changes the state if the broker has delivered none of the ready messages for long. The broker does not count
-// waiting consumers, so the number of consumers does not show whether another one is the single active consumer. Later the pass ends if it
-// holds no messages, because RabbitMQ 4.3 can forget a consumer of an open connection when the leader of the queue changes.
+// waiting consumers, so the number of consumers does not show whether another one is the single active consumer. RabbitMQ also delivers no
+// message through a node on which the member of the queue does not run (4.3.6). The next connection may lead to another node, so the pass
+// ends later if it holds no messages.
 func (p *pass) noticeNothingDelivered(idle time.Duration) {
 	if idle < stalled {
 		return

@@ -76,7 +76,7 @@ func TestASourceIsNotEmptyWhileAnotherConsumerMayReturnMessages(t *testing.T) {
 	})
 }
 
-// RabbitMQ can forget a consumer of an open connection. Another connection of the move then receives the messages.
+// RabbitMQ delivers no message through a node on which the member of the queue does not run. Another connection may lead to another node.
 func TestAMoveWithoutDeliveriesContinuesOnAnotherConnection(t *testing.T) {
 	each(t, func(t *testing.T, vh *brokers.VHost) {
 		const messages = 2 * maxWindow // more than the first connection can hold
