@@ -18,7 +18,7 @@ const (
 
 // completeMembers repeats the swap if the new queue lacks a member. RabbitMQ answers a queue.delete while other nodes still delete their
 // members, and a declaration right after it can fail to start a member there (4.3.6). RabbitMQ never starts that member later, and clients
-// that are connected to its node receive no messages. If the swap cannot be repeated, because the queue has consumers for example,
+// that are connected to its node receive no messages. If the swap is refused, because the queue has consumers for example,
 // completeMembers leaves the queue as it is, so that its bindings and messages can move back.
 func (r *Recreator) completeMembers(
 	ctx context.Context, rec Recreation, swapped *Swapped, recordDelete func(context.Context) error,
@@ -30,14 +30,18 @@ func (r *Recreator) completeMembers(
 		}
 		r.Log.Info("RabbitMQ has declared a queue without a member on one of its nodes, so the queue is declared again",
 			"queue", rec.Queue.Name, "node", node)
-		again, err := r.swap(ctx, rec, leaveToDrain, recordDelete)
+		var notRecorded error // because the user has aborted the recreation, for example
+		again, err := r.swap(ctx, rec, leaveToDrain, func(ctx context.Context) error {
+			notRecorded = recordDelete(ctx)
+			return notRecorded
+		})
 		swapped.DeleteSent = true
 		swapped.Moved += again.Moved
 		swapped.Past += again.Past
 		swapped.FenceStood += again.FenceStood
-		if err != nil && ReasonOf(err) != "" && !again.DeleteSent {
+		if err != nil && !again.DeleteSent && (ReasonOf(err) != "" || notRecorded != nil) {
 			r.Log.Info("The queue keeps too few members", "queue", rec.Queue.Name, "node", node, "reason", err.Error())
-			return nil
+			return nil //nolint:nilerr // the queue works with fewer members
 		}
 		if err != nil {
 			return err

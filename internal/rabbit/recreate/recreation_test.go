@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"net/http"
 	"slices"
 	"strconv"
 	"strings"
@@ -26,6 +27,7 @@ import (
 	"github.com/warren-mq/warren/internal/rabbit/safedelete"
 	"github.com/warren-mq/warren/internal/rabbit/timing"
 	"github.com/warren-mq/warren/internal/topology"
+	"github.com/warren-mq/warren/internal/topology/topologytest"
 	"github.com/warren-mq/warren/internal/vhost"
 	"github.com/warren-mq/warren/test/amqpmethod"
 	"github.com/warren-mq/warren/test/brokers"
@@ -70,6 +72,9 @@ type recreating struct {
 	past      int
 	moved     int
 	swapped   recreate.Swapped
+	// deletes counts the recorded deletes. refusesRepeats refuses to record more than one.
+	deletes        int
+	refusesRepeats bool
 }
 
 // recreation begins the recreation of the queue orders, with a new limit of deliveries.
@@ -146,6 +151,10 @@ func (r *recreating) next() (err error) {
 		var swapped recreate.Swapped
 		swapped, err = recreator.Swap(ctx, rec, func(context.Context) error {
 			r.record.DeleteSent = true
+			r.deletes++
+			if r.refusesRepeats && r.deletes > 1 {
+				return errors.New("aborted")
+			}
 			return nil
 		})
 		r.past += swapped.Past
@@ -680,6 +689,38 @@ func TestRecreationGoesBack(t *testing.T) {
 
 // A manager crashes while the fence is closed and its sentinels are in the queue, and the next one goes back. If the status was lost and
 // the spec asks for the old arguments again, the old queue looks like the new one.
+// RabbitMQ can start a new queue without a member on one of its nodes. Warren then swaps the queue up to three more times.
+func TestRecreationOfAQueueThatLacksAMember(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		refuses bool
+		want    int
+	}{"is repeated": {want: 4}, "is not repeated after an abort": {refuses: true, want: 2}} {
+		t.Run(name, func(t *testing.T) {
+			rabbittest.Each(t, func(t *testing.T, vh *brokers.VHost) {
+				boundQueue(vh, nil)
+				before := vh.Definitions()
+				vh.Publish("direct", "orders", "1")
+				run := recreation(t, vh, nil)
+				run.refusesRepeats = test.refuses
+				management := netfault.NewHTTPProxy(t, vh.Broker.ManagementURI, netfault.HTTPOptions{})
+				management.Change(func(response *http.Response) error {
+					if strings.HasSuffix(response.Request.URL.EscapedPath(), "/status") {
+						response.StatusCode = http.StatusOK // RabbitMQ 3.10 has no such resource
+						netfault.Replace(response, `[{"Node Name":"rabbit@here","Raft State":"noproc"}]`)
+					}
+					return nil
+				})
+				run.config.ManagementURI = management.URI
+				run.run()
+				topologytest.Equal(t, "recorded deletes", test.want, run.deletes)
+				run.mustBeAsBefore(before, true)
+				topologytest.Equal(t, "messages", 1, vh.Ready("orders"))
+			})
+		})
+	}
+}
+
 func TestRecreationGoesBackFromAClosedFence(t *testing.T) {
 	t.Parallel()
 	for name, lost := range map[string]bool{"the status is known": false, "the status is lost": true} {
