@@ -27,9 +27,6 @@ var (
 	chaosKills    = numberFrom("WARREN_CHAOS_KILLS", 4)
 )
 
-// withoutLeader are the set-ups where a new queue can have no leader after a kill of the node.
-var withoutLeader = []string{"3.10", "4.0"}
-
 const (
 	chaosTitle = "Recreations under load while managers and nodes are killed"
 	// young is the age below which a queue loses its messages if its only node is killed; see docs/reliability.md.
@@ -52,10 +49,7 @@ var _ = Describe("A recreation", Label("recreate"), Extended, Long, func() {
 })
 
 var _ = Describe("A recreation", Label("recreate"), Extended, Long, func() {
-	for _, name := range setupsFrom(withoutLeader...) {
-		if !slices.Contains(withoutLeader, name) {
-			continue
-		}
+	for _, name := range setupsAmong("3.10", "4.0") { // where a new queue can have no leader after a kill of the node
 		It("completes although a node is killed when it has just declared the hold queue, on RabbitMQ "+name, func() {
 			s := newSetup(name)
 			r := newRecreating(s)
@@ -92,10 +86,7 @@ var _ = Describe("A recreation", Label("recreate"), Extended, Long, func() {
 })
 
 var _ = Describe("A recreation", Label("recreate"), Extended, Long, func() {
-	for _, name := range setupsFrom(threeNodes) {
-		if name != threeNodes {
-			continue
-		}
+	for _, name := range setupsAmong(threeNodes) {
 		It("declares a queue again that lacks a member, on RabbitMQ "+name, func() {
 			s := newSetup(name)
 			r := newRecreating(s)

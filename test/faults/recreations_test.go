@@ -33,6 +33,12 @@ func setupsFrom(unless ...string) []string {
 	return unless
 }
 
+// setupsAmong returns the given set-ups that WARREN_CHAOS_SETUPS does not leave out.
+func setupsAmong(names ...string) []string {
+	chosen := setupsFrom(names...)
+	return slices.DeleteFunc(slices.Clone(names), func(name string) bool { return !slices.Contains(chosen, name) })
+}
+
 // setup is a private broker or cluster whose nodes may be killed.
 type setup struct {
 	nodes []brokers.Broker

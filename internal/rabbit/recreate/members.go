@@ -5,13 +5,11 @@ import (
 	"time"
 
 	"github.com/warren-mq/warren/internal/rabbit/management"
-	"github.com/warren-mq/warren/internal/rabbit/retry"
 )
 
 const (
 	// memberLimit is how long the members of a new queue may take to start.
 	memberLimit = 2 * time.Second
-	memberPause = 200 * time.Millisecond
 	// maxRepeats is how often a swap is repeated because the new queue lacks a member.
 	maxRepeats = 3
 )
@@ -56,7 +54,7 @@ func leaveToDrain(context.Context, Recreation, *Swapped) error { return nil }
 // missingMember returns a running node on which the queue should have a member and has none; empty if there is none, or if RabbitMQ does
 // not answer. RabbitMQ 3.10 cannot answer.
 func (r *Recreator) missingMember(ctx context.Context, queue string) (node string, err error) {
-	for begun := time.Now(); ; {
+	err = r.until(ctx, memberLimit, func() (bool, error) {
 		members, failed := r.api.QuorumStatus(ctx, queue)
 		if failed != nil {
 			r.Log.V(1).Info("The members of a queue are not known", "queue", queue, "reason", failed.Error())
@@ -67,11 +65,7 @@ func (r *Recreator) missingMember(ctx context.Context, queue string) (node strin
 				node = member.Node
 			}
 		}
-		if node == "" || time.Since(begun) > memberLimit {
-			return node, nil
-		}
-		if err := retry.Sleep(ctx, r.Errors, memberPause); err != nil {
-			return "", err
-		}
-	}
+		return node == "", nil
+	})
+	return node, err
 }
