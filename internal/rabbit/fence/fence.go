@@ -22,17 +22,21 @@ type Name struct {
 	Begun time.Time
 	// Recreation: the queue behind the fence is declared again. Only the recreation knows when the fence may be opened.
 	Recreation bool
+	// Repeated: the queue behind the fence of a recreation already has its new arguments, so they do not show that its delete has ended.
+	Repeated bool
 }
 
 // The first words of the names of fences.
 const (
 	ofDeletion   = "fence"
 	ofRecreation = "recreate"
+	ofRepetition = "recreate-again"
 )
 
 // fenceNames matches warren-fence-<unix seconds>-<random>:<owner>:<first queue>, and for recreations the same name with the prefix
-// warren-recreate.
-var fenceNames = regexp.MustCompile(`^warren-(` + ofDeletion + `|` + ofRecreation + `)-(\d{1,12})-[A-Z0-9]{6}:([^:]*):`)
+// warren-recreate or warren-recreate-again.
+var fenceNames = regexp.MustCompile(
+	`^warren-(` + ofDeletion + `|` + ofRecreation + `|` + ofRepetition + `)-(\d{1,12})-[A-Z0-9]{6}:([^:]*):`)
 
 // String returns a new unique name. The name ends with at most the first 64 bytes of the queue's name, for users of the management UI.
 func (f Name) String(queue string) string {
@@ -42,7 +46,10 @@ func (f Name) String(queue string) string {
 		queue = queue[:len(queue)-size]
 	}
 	purpose := ofDeletion
-	if f.Recreation {
+	switch {
+	case f.Repeated:
+		purpose = ofRepetition
+	case f.Recreation:
 		purpose = ofRecreation
 	}
 	return fmt.Sprintf("warren-%s-%d-%s:%s:%s", purpose, f.Begun.Unix(), rand.Text()[:6], url.QueryEscape(f.Owner), queue)
@@ -59,7 +66,7 @@ func ParseName(name string) (Name, bool) {
 	if err != nil || err2 != nil {
 		return Name{}, false
 	}
-	return Name{Owner: owner, Begun: time.Unix(seconds, 0), Recreation: parts[1] == ofRecreation}, true
+	return Name{Owner: owner, Begun: time.Unix(seconds, 0), Recreation: parts[1] != ofDeletion, Repeated: parts[1] == ofRepetition}, true
 }
 
 // Fence is a policy that stops some queues from accepting messages. Without the fence, the same policy applies to all of them.

@@ -19,8 +19,8 @@ func TestNamesOfFences(t *testing.T) {
 	begun := time.Unix(1763750000, 0)
 	for _, owner := range []string{"", "7b0c3ac5-33f6-4a5c-9a0e-6b2d2f8f3a11", "a:b %/ü"} {
 		for _, queue := range []string{"orders", "", "a:b:c", "größe/50% off + more.#", strings.Repeat("ü", 127)} {
-			for _, recreation := range []bool{false, true} {
-				given := Name{Owner: owner, Begun: begun, Recreation: recreation}
+			for _, given := range []Name{{}, {Recreation: true}, {Recreation: true, Repeated: true}} {
+				given.Owner, given.Begun = owner, begun
 				name := given.String(queue)
 				if parsed, ok := ParseName(name); !ok || parsed != given {
 					t.Errorf("%q: %+v, %t", name, parsed, ok)

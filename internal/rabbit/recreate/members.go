@@ -29,7 +29,7 @@ func (r *Recreator) completeMembers(
 		r.Log.Info("RabbitMQ has declared a queue without a member on one of its nodes, so the queue is declared again",
 			"queue", rec.Queue.Name, "node", node)
 		var notRecorded error // because the user has aborted the recreation, for example
-		again, err := r.swap(ctx, rec, leaveToDrain, func(ctx context.Context) error {
+		again, err := r.swap(ctx, rec, true, func(ctx context.Context) error {
 			notRecorded = recordDelete(ctx)
 			return notRecorded
 		})
@@ -47,9 +47,6 @@ func (r *Recreator) completeMembers(
 	}
 	return nil
 }
-
-// leaveToDrain leaves the messages of a queue to the drainer, which uses basic.get. A queue that lacks a member may deliver none.
-func leaveToDrain(context.Context, Recreation, *Swapped) error { return nil }
 
 // missingMember returns a running node on which the queue should have a member and has none; empty if there is none, or if RabbitMQ does
 // not answer. RabbitMQ 3.10 cannot answer.

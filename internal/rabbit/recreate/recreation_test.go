@@ -687,33 +687,47 @@ func TestRecreationGoesBack(t *testing.T) {
 	}
 }
 
-// A manager crashes while the fence is closed and its sentinels are in the queue, and the next one goes back. If the status was lost and
-// the spec asks for the old arguments again, the old queue looks like the new one.
-// RabbitMQ can start a new queue without a member on one of its nodes. Warren then swaps the queue up to three more times.
+// lacksMember connects through a proxy that shows the queue without a member.
+func (r *recreating) lacksMember() {
+	management := netfault.NewHTTPProxy(r.t, r.vh.Broker.ManagementURI, netfault.HTTPOptions{})
+	management.Change(func(response *http.Response) error {
+		if strings.HasSuffix(response.Request.URL.EscapedPath(), "/status") {
+			response.StatusCode = http.StatusOK // RabbitMQ 3.10 has no such resource
+			netfault.Replace(response, `[{"Node Name":"rabbit@here","Raft State":"noproc"}]`)
+		}
+		return nil
+	})
+	r.config.ManagementURI = management.URI
+}
+
+// RabbitMQ can declare a queue without a member on one of its nodes. Warren then swaps the queue up to three more times.
 func TestRecreationOfAQueueThatLacksAMember(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
-		refuses bool
-		want    int
-	}{"is repeated": {want: 4}, "is not repeated after an abort": {refuses: true, want: 2}} {
+		prepare func(*recreating)
+		deletes int
+	}{
+		"is repeated":                    {func(*recreating) {}, 4},
+		"is not repeated after an abort": {func(run *recreating) { run.refusesRepeats = true }, 2},
+		"is repeated after a crash": {func(run *recreating) {
+			crashed := false
+			run.survives = func(step string) bool {
+				crashes := step == safedelete.StepSettled && run.deletes == 2 && !crashed
+				crashed = crashed || crashes
+				return !crashes
+			}
+		}, 5},
+	} {
 		t.Run(name, func(t *testing.T) {
 			rabbittest.Each(t, func(t *testing.T, vh *brokers.VHost) {
 				boundQueue(vh, nil)
 				before := vh.Definitions()
 				vh.Publish("direct", "orders", "1")
 				run := recreation(t, vh, nil)
-				run.refusesRepeats = test.refuses
-				management := netfault.NewHTTPProxy(t, vh.Broker.ManagementURI, netfault.HTTPOptions{})
-				management.Change(func(response *http.Response) error {
-					if strings.HasSuffix(response.Request.URL.EscapedPath(), "/status") {
-						response.StatusCode = http.StatusOK // RabbitMQ 3.10 has no such resource
-						netfault.Replace(response, `[{"Node Name":"rabbit@here","Raft State":"noproc"}]`)
-					}
-					return nil
-				})
-				run.config.ManagementURI = management.URI
+				run.lacksMember()
+				test.prepare(run)
 				run.run()
-				topologytest.Equal(t, "recorded deletes", test.want, run.deletes)
+				topologytest.Equal(t, "recorded deletes", test.deletes, run.deletes)
 				run.mustBeAsBefore(before, true)
 				topologytest.Equal(t, "messages", 1, vh.Ready("orders"))
 			})
@@ -721,6 +735,8 @@ func TestRecreationOfAQueueThatLacksAMember(t *testing.T) {
 	}
 }
 
+// A manager crashes while the fence is closed and its sentinels are in the queue, and the next one goes back. If the status was lost and
+// the spec asks for the old arguments again, the old queue looks like the new one.
 func TestRecreationGoesBackFromAClosedFence(t *testing.T) {
 	t.Parallel()
 	for name, lost := range map[string]bool{"the status is known": false, "the status is lost": true} {
@@ -1009,13 +1025,15 @@ func TestRecreationContinuesWithoutAQueueThatIsDeletedDuringAMove(t *testing.T) 
 	}
 }
 
-// strandDelete connects through a proxy that holds back the delete of the swap, whose connection is lost, until Release.
-func (r *recreating) strandDelete() *netfault.FrameProxy {
-	var settled, sent atomic.Bool
+// strandDelete connects through a proxy that holds back one delete of the queue, whose connection is lost, until Release: the first one, or
+// a later one.
+func (r *recreating) strandDelete(number int32) *netfault.FrameProxy {
+	var settled atomic.Bool
+	var sent atomic.Int32
 	proxy := netfault.NewFrameProxy(r.t, r.vh.Broker.AMQPURI, func(frame netfault.Frame) netfault.Verdict {
 		// An attempt that was too late has settled, too. The next one deletes its probe before the queue.
 		isOurs := frame.Method == amqpmethod.QueueDelete && bytes.Contains(frame.Arguments, []byte("\x06orders"))
-		if isOurs && settled.Load() && sent.CompareAndSwap(false, true) {
+		if isOurs && settled.Load() && sent.Add(1) == number {
 			return netfault.Strand
 		}
 		return netfault.Pass
@@ -1032,9 +1050,13 @@ func (r *recreating) strandDelete() *netfault.FrameProxy {
 // no delete can run any more. Otherwise these messages would be lost with the queue.
 func TestRecreationWhoseDeleteArrivesLater(t *testing.T) {
 	t.Parallel()
-	for name, arrives := range map[string]bool{"while Warren waits for it": true, "never": false} {
+	for name, test := range map[string]struct{ arrives, isRepeated bool }{
+		"while Warren waits for it":        {arrives: true},
+		"after the queue was swapped once": {arrives: true, isRepeated: true}, // so its arguments do not show the end of the delete
+		"never":                            {},
+	} {
 		t.Run(name, func(t *testing.T) {
-			if !arrives { // RabbitMQ notes after half a minute that the connection is gone, which holds a sentinel
+			if !test.arrives { // RabbitMQ notes after half a minute that the connection is gone, which holds a sentinel
 				deadline.InTestAll(t)
 			}
 			rabbittest.Each(t, func(t *testing.T, vh *brokers.VHost) {
@@ -1042,10 +1064,15 @@ func TestRecreationWhoseDeleteArrivesLater(t *testing.T) {
 				before := vh.Definitions()
 				stream := streamTo(t, vh, "", "orders", 700*time.Millisecond)
 				run := recreation(t, vh, nil)
-				if arrives {
+				if test.arrives {
 					run.timeouts.Vanish = rabbittest.Within // a busy broker may be late with the delete
 				}
-				proxy := run.strandDelete()
+				stranded := int32(1)
+				if test.isRepeated {
+					run.lacksMember()
+					stranded = 2
+				}
+				proxy := run.strandDelete(stranded)
 				uncertain := false
 				run.failed = func(err error) {
 					if recreate.ReasonOf(err) != recreate.DeleteUncertain || uncertain {
@@ -1055,7 +1082,7 @@ func TestRecreationWhoseDeleteArrivesLater(t *testing.T) {
 					if !run.record.DeleteSent || !isFenced(vh) {
 						t.Errorf("the delete is recorded as sent: %t, the fence exists: %t", run.record.DeleteSent, isFenced(vh))
 					}
-					if arrives {
+					if test.arrives {
 						time.AfterFunc(500*time.Millisecond, proxy.Release)
 					}
 				}
@@ -1065,7 +1092,7 @@ func TestRecreationWhoseDeleteArrivesLater(t *testing.T) {
 				}
 				confirmed := stream.end()
 				swapped := run.backedOut == ""
-				if !swapped && (arrives || run.backedOut != recreate.ConsumersCameBack) { // the consumer of the connection that is gone
+				if !swapped && (test.arrives || run.backedOut != recreate.ConsumersCameBack) { // the consumer of the connection that is gone
 					t.Errorf("the recreation went back: %s", run.backedOut)
 				}
 				run.mustBeAsBefore(before, swapped)
@@ -1082,7 +1109,7 @@ func TestRecreationWhoseStatusIsLostDuringTheDelete(t *testing.T) {
 		before := vh.Definitions()
 		stream := streamTo(t, vh, "", "orders", 700*time.Millisecond)
 		run := recreation(t, vh, nil)
-		proxy := run.strandDelete()
+		proxy := run.strandDelete(1)
 		run.failed = func(err error) {
 			if recreate.ReasonOf(err) != recreate.DeleteUncertain || run.record.StatusLost {
 				return

@@ -31,7 +31,7 @@ func (r *Recreator) Swap(ctx context.Context, rec Recreation, recordDelete func(
 	if isNew {
 		err = r.awaitName(ctx, rec)
 	} else {
-		swapped, err = r.swap(ctx, rec, r.emptyAgain, recordDelete)
+		swapped, err = r.swap(ctx, rec, false, recordDelete)
 	}
 	if err != nil {
 		return swapped, err
@@ -42,10 +42,10 @@ func (r *Recreator) Swap(ctx context.Context, rec Recreation, recordDelete func(
 	return swapped, r.Crash.Pass(StepSwapped)
 }
 
-// swap holds back the messages of the tiers. It calls empty before the fence is closed.
+// swap holds back the messages of the tiers. If it repeats an earlier swap, it leaves the messages of the queue to the drainer, which uses
+// basic.get: a queue that lacks a member may deliver none.
 func (r *Recreator) swap(
-	ctx context.Context, rec Recreation, empty func(context.Context, Recreation, *Swapped) error,
-	recordDelete func(context.Context) error,
+	ctx context.Context, rec Recreation, repeats bool, recordDelete func(context.Context) error,
 ) (swapped Swapped, err error) {
 	if err := r.checkSources(ctx, rec.Queue.Name); err != nil { // before the freezer consumes from the tiers
 		return swapped, err
@@ -55,7 +55,7 @@ func (r *Recreator) swap(
 	drainer := &drainer{Recreator: r, rec: rec}
 	defer drainer.close()
 	recreation := safedelete.Recreation{
-		Queue: rec.Queue,
+		Queue: rec.Queue, Repeats: repeats,
 		RecordDelete: func(ctx context.Context) error {
 			if err := r.checkUnbound(ctx, rec); err != nil {
 				return err
@@ -63,10 +63,10 @@ func (r *Recreator) swap(
 			return recordDelete(ctx)
 		},
 		Begin: func(ctx context.Context) error {
-			if err := freezer.freeze(ctx); err != nil {
+			if err := freezer.freeze(ctx); err != nil || repeats {
 				return err
 			}
-			return empty(ctx, rec, &swapped)
+			return r.emptyAgain(ctx, rec, &swapped)
 		},
 	}
 	switch drains, err := r.mayDrain(ctx, rec); {

@@ -351,12 +351,16 @@ func (p preflight) fencesFor(begun time.Time) (planned []fence.Fence) {
 		}
 		alike[key] = append(alike[key], queue)
 	}
-	recreates := slices.ContainsFunc(p.groups, func(g *group) bool { return g.recreation != nil })
+	name := fence.Name{Owner: p.deleter.Owner, Begun: begun}
+	for _, g := range p.groups {
+		if g.recreation != nil { // the only group of its batch; see kind.recreated
+			name.Recreation, name.Repeated = true, g.recreation.Repeats
+		}
+	}
 	for _, key := range order {
 		for _, queues := range fence.Patterns(alike[key]) {
 			planned = append(planned, fence.Fence{
-				Name:    fence.Name{Owner: p.deleter.Owner, Begun: begun, Recreation: recreates}.String(queues[0]),
-				Pattern: fence.Pattern(queues), Queues: queues,
+				Name: name.String(queues[0]), Pattern: fence.Pattern(queues), Queues: queues,
 				Priority: p.priority, Effective: vhost.Normalize(p.stats[queues[0]].user),
 				Drops: slices.ContainsFunc(queues, p.drops),
 			})

@@ -120,6 +120,12 @@ type leftover struct {
 	isBare bool
 }
 
+// isRepeated reports whether a repeated call of Recreate put the fence up.
+func (l leftover) isRepeated() bool {
+	name, _ := fence.ParseName(l.policy.Name)
+	return name.Repeated
+}
+
 // leftoverFences returns fences that this connection could not take down, fences of its owner that it did not put up, and fences of
 // other owners that were seen unchanged for longer than any deletion takes. It leaves out fences that a deletion of this process
 // needs, on any connection. It ignores the time in the name of a fence: another clock may have written it, and the process that put

@@ -22,6 +22,8 @@ import (
 type Recreation struct {
 	// Queue is the queue with the arguments of its new declaration.
 	Queue topology.Queue
+	// Repeats: the queue already has its new arguments.
+	Repeats bool
 	// Begin is called right before the fence goes up, after all waiting, perhaps several times. Its error ends the call, and is
 	// returned as it is. Begin may be nil.
 	Begin func(context.Context) error
@@ -74,12 +76,18 @@ func (d *Deleter) Recreate(ctx context.Context, cluster string, recreation Recre
 // SettleRecreation determines the state of a queue for which an earlier call may have sent a delete. It declares the queue if it is gone,
 // and reports whether the queue has its new arguments. If the queue still has other arguments after Timeouts.Vanish, no delete is running
 // any more. SettleRecreation fails if it cannot read the arguments.
+//
+// The arguments do not show the end of a delete that a repeated call has sent. SettleRecreation waits for that end behind the fence of
+// the repeated call.
 func (d *Deleter) SettleRecreation(ctx context.Context, cluster string, queue topology.Queue) (isNew bool, err error) {
 	ctx, end, err := d.begin(ctx, []string{queue.Name})
 	if err != nil {
 		return false, err
 	}
 	defer end()
+	if err := d.awaitRepeatedDelete(ctx, cluster, queue.Name); err != nil {
+		return false, err
+	}
 	within, cancel := context.WithTimeout(ctx, d.Timeouts.Vanish)
 	defer cancel()
 	if err := d.declareOnceGone(within, cluster, queue); err == nil {
@@ -96,11 +104,16 @@ func (d *Deleter) SettleRecreation(ctx context.Context, cluster string, queue to
 
 // ClearRecreation takes down the fences of this owner's recreations that match a queue, and takes out their sentinels. No delete of the
 // queue may be running. ClearRecreation fails with ErrUnproven if the queue may still hold a sentinel. The fence is then open, and its
-// policy remains as the record. isNew means that a recreation has declared the queue, so it holds no sentinel. ClearRecreation fails with
-// ErrShared if another owner recreates the queue.
+// policy remains as the record. isNew means that a recreation has declared the queue, so it holds no sentinel, except behind the fence of
+// a repeated call. ClearRecreation fails with ErrShared if another owner recreates the queue.
 func (d *Deleter) ClearRecreation(ctx context.Context, cluster, queue string, isNew bool) error {
-	return d.eachRecreationFence(ctx, queue, func(ctx context.Context, left leftover) error {
-		left.isBare = isNew
+	ctx, end, err := d.begin(ctx, []string{queue})
+	if err != nil {
+		return err
+	}
+	defer end()
+	return d.eachRecreationFence(ctx, queue, func(left leftover) error {
+		left.isBare = isNew && !left.isRepeated()
 		if err := (recovery{d}).clearLeftover(ctx, cluster, left); err != nil {
 			return err
 		}
@@ -111,19 +124,32 @@ func (d *Deleter) ClearRecreation(ctx context.Context, cluster, queue string, is
 
 // CheckNoDelete fails with ErrUnproven while a process that is gone may still delete a queue behind the closed fence of a recreation.
 func (d *Deleter) CheckNoDelete(ctx context.Context, cluster, queue string) error {
-	return d.eachRecreationFence(ctx, queue, func(ctx context.Context, left leftover) error {
-		return recovery{d}.checkNoDelete(ctx, cluster, left)
-	})
-}
-
-// eachRecreationFence calls a function with each fence of this owner's recreations that matches a queue, until an error. It fails with
-// ErrShared at a fence of another owner.
-func (d *Deleter) eachRecreationFence(ctx context.Context, queue string, do func(context.Context, leftover) error) error {
 	ctx, end, err := d.begin(ctx, []string{queue})
 	if err != nil {
 		return err
 	}
 	defer end()
+	return d.eachRecreationFence(ctx, queue, func(left leftover) error { return recovery{d}.checkNoDelete(ctx, cluster, left) })
+}
+
+// awaitRepeatedDelete waits until no delete of a repeated call can take effect behind its fence, but not longer than Timeouts.Vanish.
+func (d *Deleter) awaitRepeatedDelete(ctx context.Context, cluster, queue string) error {
+	for {
+		err := d.eachRecreationFence(ctx, queue, func(left leftover) error {
+			if !left.isRepeated() {
+				return nil
+			}
+			return recovery{d}.checkNoDelete(ctx, cluster, left)
+		})
+		if !errors.Is(err, brokererr.ErrUnproven) || retry.Sleep(ctx, d.errs, gonePause) != nil {
+			return err
+		}
+	}
+}
+
+// eachRecreationFence calls a function with each fence of this owner's recreations that matches a queue, until an error. It fails with
+// ErrShared at a fence of another owner.
+func (d *Deleter) eachRecreationFence(ctx context.Context, queue string, do func(leftover) error) error {
 	policies, err := d.policies.get(ctx, d.errs)
 	if err != nil {
 		return err
@@ -140,7 +166,7 @@ func (d *Deleter) eachRecreationFence(ctx context.Context, queue string, do func
 			return brokererr.ErrNotLeader
 		}
 		// A cut connection, even of this process, may hold a sentinel until RabbitMQ detects the cut.
-		if err := do(ctx, leftover{policy: policy, foreign: true, seen: time.Since(d.deletions.firstSeen(policy.Name))}); err != nil {
+		if err := do(leftover{policy: policy, foreign: true, seen: time.Since(d.deletions.firstSeen(policy.Name))}); err != nil {
 			return err
 		}
 	}

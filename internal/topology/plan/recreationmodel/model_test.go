@@ -15,8 +15,8 @@ import (
 )
 
 // This file is a model of a recreation with everything that may happen meanwhile. It explores every order of the steps of two
-// managers, a publisher, a consumer, crashes, late deletes, moves of the queue's leader, an abort, another approval after it, a deletion
-// of the ConsumerQueue, and the loss of the status. It checks that no confirmed message is ever lost, that an aborted recreation leaves the
+// managers, a publisher, a consumer, crashes, late deletes, moves of the queue's leader, a new queue that lacks a member, an abort, another
+// approval after it, a deletion of the ConsumerQueue, and the loss of the status. It checks that no confirmed message is ever lost, that an aborted recreation leaves the
 // old queue, and that a single manager leaves no hold queue and no fence behind. The decisions are the product's: NextStep, BackOut,
 // Finished, Planned, Permit and Recovered. The steps at the broker are the steps of internal/rabbit/recreate and safedelete, in their order.
 //
@@ -39,6 +39,8 @@ const (
 	fenceStays         guard = "the fence stays closed while a delete may be under way"
 	deleteRecorded     guard = "the status says that a delete is sent before it is sent"
 	deleteSettles      guard = "a second delete waits for the first one"
+	repeatSettles      guard = "behind the fence of a repeated swap, a new queue does not mean that the delete has ended"
+	repeatSearches     guard = "behind the fence of a repeated swap, a new queue may hold a sentinel"
 	noWayBack          guard = "there is no way back after a delete was sent"
 	statusLocked       guard = "a manager does not overwrite the status of its successor"
 	deleteNeedsLease   guard = "a manager without the lease sends no delete"
@@ -52,7 +54,7 @@ const (
 
 var guards = []guard{
 	holdBeforeUnbind, bindBeforeHoldGoes, confirmBeforeAck, holdDeletedEmpty, noReadyMessage, noConsumer, fenceBeforeProof, fenceStays,
-	deleteRecorded, deleteSettles, noWayBack, statusLocked, deleteNeedsLease, unbindNeedsLease, fenceMeansDelete, lostWaits,
+	deleteRecorded, deleteSettles, repeatSettles, repeatSearches, noWayBack, statusLocked, deleteNeedsLease, unbindNeedsLease, fenceMeansDelete, lostWaits,
 	abortStopsDelete, abortStays, deletionWaits,
 }
 
@@ -93,6 +95,8 @@ type world struct {
 	queue                  uint8
 	bound, holdBound, hold bool
 	fenced, sentinel       bool
+	repeatFence            bool  // the fence is of a repeated swap
+	lacksMember            bool  // the new queue
 	deletes                uint8 // under way
 	twoDeletes             bool
 	consumer               bool
@@ -115,17 +119,20 @@ type written struct {
 
 // manager is what a manager knows besides the status.
 type manager struct {
-	works  bool
-	status written // as it was when the work began
-	isLast bool    // status.recreation.runs shows that no other manager has begun work since
-	step   uint8
-	moving uint8 // 1 + the message that is being moved
-	from   uint8 // where the original is, which the broker delivers to no other consumer until the manager stops; zero once it is acknowledged
-	past   bool  // it has moved a message that came after the queue was emptied
+	works   bool
+	repeats bool    // the swap
+	status  written // as it was when the work began
+	isLast  bool    // status.recreation.runs shows that no other manager has begun work since
+	step    uint8
+	moving  uint8 // 1 + the message that is being moved
+	from    uint8 // where the original is, which the broker delivers to no other consumer until the manager stops; zero once it is acknowledged
+	past    bool  // it has moved a message that came after the queue was emptied
 }
 
 // budget is how often something may still happen.
-type budget struct{ consumers, crashes, successions, leaderMoves, aborts, approvals, statusLosses, deletions uint8 }
+type budget struct {
+	consumers, crashes, successions, leaderMoves, missingMembers, aborts, approvals, statusLosses, deletions uint8
+}
 
 type move struct {
 	what string
@@ -566,18 +573,34 @@ func (e *exploredRecreation) empty(w world, by uint8) {
 
 // clearFence takes down a fence that was left, with its sentinel; false if there is none.
 func (e *exploredRecreation) clearFence(w world, by uint8) bool {
-	if !w.fenced && (!w.sentinel || w.consumer) {
+	searches := e.mayHoldSentinel(w)
+	if !w.fenced && (!searches || w.consumer) {
 		return false
 	}
 	if e.mayUnbind(w, by) {
-		w.fenced, w.sentinel = false, false
+		w.fenced, w.sentinel = false, w.sentinel && !searches
 		e.add("a fence is taken down", w)
 	}
 	return true
 }
 
+// mayHoldSentinel reports whether the manager must search the queue for the sentinel of a fence that was left.
+func (e *exploredRecreation) mayHoldSentinel(w world) bool {
+	return w.sentinel && (w.queue == oldQueue || w.repeatFence && e.has(repeatSearches))
+}
+
+// declare adds the worlds in which the new queue has all members, and in which it lacks one.
+func (e *exploredRecreation) declare(w world) {
+	w.queue, w.lacksMember = newQueue, false
+	e.add("the queue is declared", w)
+	if w.budget.missingMembers > 0 {
+		w.lacksMember, w.budget.missingMembers = true, w.budget.missingMembers-1
+		e.add("the queue is declared without a member", w)
+	}
+}
+
 // The steps of Swap: 0 settles what an earlier run may have sent; 1 closes the fence; 2 proves; 3 records the delete; 4 sends it after a
-// last check; 5 declares the queue once it is gone; 6 opens the fence.
+// last check; 5 declares the queue once it is gone; 6 opens the fence; 7 repeats the swap if the queue lacks a member.
 func (e *exploredRecreation) swap(w world, by uint8) {
 	m := w.managers[by]
 	switch m.step {
@@ -585,12 +608,11 @@ func (e *exploredRecreation) swap(w world, by uint8) {
 		e.settle(w, by)
 	case 1:
 		if w.queue == noQueue {
-			w.queue = newQueue
-			e.add("the queue is declared", w)
+			e.declare(w)
 			return
 		}
 		if e.mayUnbind(w, by) {
-			w.fenced = e.has(fenceBeforeProof)
+			w.fenced, w.repeatFence = e.has(fenceBeforeProof), m.repeats
 			w.step(by)
 			e.add("the fence is closed", w)
 		}
@@ -609,44 +631,62 @@ func (e *exploredRecreation) swap(w world, by uint8) {
 	case 3, 4:
 		e.sendDelete(w, by)
 	case 5:
-		if w.queue == noQueue {
-			w.queue = newQueue
-			w.step(by)
-			e.add("the queue is declared", w)
-		}
 		e.end(w, by, plan.PhaseFailed, true) // no answer came
+		if w.queue == noQueue {
+			w.step(by)
+			e.declare(w)
+		}
 	case 6:
 		if !e.clearFence(w, by) {
-			e.end(w, by, plan.PhaseDone, true)
+			w.step(by)
+			e.add("the fence is open", w)
 		}
+	case 7:
+		e.endSwap(w, by)
 	}
+}
+
+// endSwap repeats the swap if the queue lacks a member, and ends it otherwise.
+func (e *exploredRecreation) endSwap(w world, by uint8) {
+	m := &w.managers[by]
+	if !w.lacksMember {
+		e.end(w, by, plan.PhaseDone, true)
+		return
+	}
+	m.repeats, m.step, m.status.sent = true, 1, true
+	e.add("the swap is repeated", w)
 }
 
 func (e *exploredRecreation) settle(w world, by uint8) {
 	m := w.managers[by]
 	switch {
+	case w.queue == newQueue && w.fenced && w.repeatFence && w.deletes > 0 && e.has(repeatSettles):
+		// the product waits for the end of the delete, or 30 s
 	case m.status.sent && w.deletes > 0 && e.has(deleteSettles) && w.queue == oldQueue:
 		if !e.has(fenceStays) && w.fenced {
 			w.fenced, w.sentinel = false, false
 			e.add("the fence is opened too early", w)
 		} // the product waits 30 s; the model as long as it takes
 	case w.queue == noQueue:
-		w.queue = newQueue
-		e.add("the queue is declared", w)
+		e.declare(w)
 	case e.clearFence(w, by):
 	case w.queue == newQueue:
-		e.end(w, by, plan.PhaseDone, true)
+		e.endSwap(w, by)
 	default:
 		w.step(by)
 		e.add("no delete is under way", w)
 	}
 }
 
-// undo opens the fence of a proof that failed, and ends the phase.
+// undo opens the fence of a proof that failed, and ends the phase. If a repeated swap fails, the new queue stays.
 func (e *exploredRecreation) undo(w world, by uint8, outcome plan.Outcome) {
+	repeats, isPublished := w.managers[by].repeats, w.managers[by].step > 2
+	if repeats {
+		outcome = plan.PhaseDone
+	}
 	if e.mayUnbind(w, by) {
-		w.fenced, w.sentinel = false, false
-		e.end(w, by, outcome, false)
+		w.fenced, w.sentinel = false, w.sentinel && !isPublished
+		e.end(w, by, outcome, repeats)
 	}
 }
 
@@ -695,8 +735,7 @@ func (e *exploredRecreation) giveBack(w world, by uint8) {
 		case w.managers[by].status.statusLost && w.fenced && w.deletes > 0 && e.has(lostWaits):
 			// the manager tries again later
 		case w.queue == noQueue:
-			w.queue = newQueue
-			e.add("the queue is declared", w)
+			e.declare(w)
 		case !e.clearFence(w, by):
 			w.step(by)
 			e.add("the way back is free", w)
@@ -718,6 +757,12 @@ func (e *exploredRecreation) giveBack(w world, by uint8) {
 		left := (w.message[0]|w.message[1])&inHold != 0 || w.takenFrom(inHold)
 		if left && e.has(holdDeletedEmpty) {
 			e.end(w, by, plan.PhaseFailed, false) // the queue takes nothing now
+			return
+		}
+		if e.mayHoldSentinel(w) && !w.managers[by].status.statusLost { // a leftover fence then leads to it
+			if !e.clearFence(w, by) {
+				e.end(w, by, plan.PhaseFailed, false) // the product tries again
+			}
 			return
 		}
 		if e.mayUnbind(w, by) {
@@ -746,7 +791,8 @@ func explore(without guard, spend budget) (count int, way []string) {
 	e := exploredRecreation{without: without}
 	for i := 0; i < len(states); i++ {
 		at := states[i].world
-		leavesSomething := spend.successions == 0 && at.isOver() && (at.fenced || at.hold)
+		leavesSentinel := at.sentinel && !at.status.statusLost
+		leavesSomething := spend.successions == 0 && at.isOver() && (at.fenced || at.hold || leavesSentinel)
 		isNew := at.status.phase == over && at.keepsOld && at.queue != oldQueue
 		if at.isLost() || at.twoDeletes || leavesSomething || isNew {
 			for step := i; step != 0; step = states[step].from {
@@ -776,6 +822,8 @@ func TestNoMessageIsLostByARecreation(t *testing.T) {
 		"with an abort and an approval":       {consumers: 1, crashes: 1, aborts: 2, approvals: 1},
 		"with an abort and a lost status":     {crashes: 1, aborts: 1, statusLosses: 1},
 		"with moves of the leader":            {consumers: 2, crashes: 1, leaderMoves: 2},
+		"with missing members":                {consumers: 1, crashes: 2, missingMembers: 2},
+		"with missing members and an abort":   {crashes: 1, successions: 1, missingMembers: 1, aborts: 1},
 		"with the loss of the status":         {crashes: 2, statusLosses: 1},
 		"with a deletion":                     {consumers: 1, crashes: 2, deletions: 1},
 		"with a deletion and a lost status":   {crashes: 1, deletions: 1, statusLosses: 1},
@@ -804,6 +852,7 @@ func TestEachGuardOfARecreationIsNeeded(t *testing.T) {
 				{crashes: 1, successions: 2},
 				{crashes: 1, aborts: 1, approvals: 1},
 				{crashes: 2, statusLosses: 1},
+				{crashes: 2, missingMembers: 1},
 				{deletions: 1},
 			} {
 				if states, way := explore(without, spend); way != nil {
