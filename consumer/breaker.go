@@ -187,8 +187,8 @@ func comeFirstAgain(ends []ending) bool {
 	})
 }
 
-// resultOf returns ResultSucceeded if the handler succeeded for a message, ResultFailed if it or its middleware failed, and "" if
-// neither.
+// resultOf returns ResultSucceeded if handler and middleware succeeded for any message. Otherwise it returns ResultFailed if one of them
+// failed for any message, and "" if neither did.
 func resultOf(ends []ending) contract.Result {
 	succeeded := func(e ending) bool {
 		return e.outcome.Result == contract.ResultSucceeded && e.delivery.handled.Load() == handlerSucceeded

@@ -32,22 +32,22 @@ func parseNamespaces(list string) (map[string]cache.Config, error) {
 	for name := range strings.SplitSeq(list, ",") {
 		name = strings.TrimSpace(name)
 		if problems := validation.IsDNS1123Label(name); len(problems) > 0 {
-			return nil, fmt.Errorf("--watch-namespaces=%q: %q is not the name of a namespace: %s; give names separated by commas, "+
-				"or leave the flag out to watch all", list, name, strings.Join(problems, ", "))
+			return nil, fmt.Errorf("--watch-namespaces is %q, but %q is not the name of a namespace (%s): separate names with commas, "+
+				"or leave the flag out to watch all namespaces", list, name, strings.Join(problems, ", "))
 		}
 		namespaces[name] = cache.Config{}
 	}
 	return namespaces, nil
 }
 
-// readAnnotations are the annotations that the code reads from cached objects. slim handles the annotation of intents before.
+// readAnnotations are the annotations that the code reads from cached objects. slim has already moved the intents into the status.
 var readAnnotations = []string{
 	v1alpha1.RequestedAtAnnotation, v1alpha1.CompletedAtAnnotation,
 	v1alpha1.ApproveRecreationAnnotation, v1alpha1.AbortRecreationAnnotation,
 }
 
-// maxAnnotation limits the value of a cached annotation, in bytes. trigger.RequestedAt shortens values to this size, and the valid values
-// of the others are shorter.
+// maxAnnotation limits the value of a cached annotation, in bytes. trigger.RequestedAt truncates values to this size. Valid values of the
+// other annotations are shorter.
 const maxAnnotation = 1024
 
 // slim removes the fields of cached objects that no code reads. It moves the intents of a ConsumerQueue from the annotation into the

@@ -135,8 +135,8 @@ func TestCacheLimitsMetadata(t *testing.T) {
 	}
 }
 
-// The cache merges the annotation of intents into the status. Whether the annotation counts follows from the managed fields,
-// which the cache drops.
+// The cache merges the annotation of intents into the status. The managed fields decide whether the annotation counts, and the cache drops
+// them afterwards.
 func TestCacheMergesIntents(t *testing.T) {
 	t.Parallel()
 	options, err := CacheOptions("")

@@ -12,7 +12,7 @@ import (
 	"github.com/warren-mq/warren/internal/topology/topologytest"
 )
 
-// deadLetter is a message that was rejected an hour before at.
+// deadLetter returns a message that was rejected at the time died.
 func deadLetter() *amqp.Delivery {
 	return &amqp.Delivery{
 		MessageId: "m1", ContentType: "application/json", Priority: 4,

@@ -104,7 +104,7 @@ func TestABrowseWaitsForItsTurn(t *testing.T) {
 		job := h.users.Join(again, found.Key(), func() {})
 		_, err := h.takeTurn(t.Context(), found, false)
 		topologytest.Equal(t, "too many", true, apierrors.IsTooManyRequests(err))
-		topologytest.Equal(t, "error", `Redrive "again" takes messages of queue "orders.dlq". Suspend the Redrive, or try again when it has ended`, err.Error())
+		topologytest.Equal(t, "error", `Redrive "again" takes messages from queue "orders.dlq". Suspend the Redrive, or try again when it has ended`, err.Error())
 		seconds, _ := apierrors.SuggestsClientDelay(err)
 		topologytest.Equal(t, "seconds to wait for a job", retryLater, seconds)
 		job.AdmitBrowses(func() int { return 7 })

@@ -56,7 +56,7 @@ func holderOf(id vhost.ID, all []Candidate) Candidate {
 	})
 }
 
-// consenting reports whether a candidate in the holder's namespace shares an object with another namespace.
+// consenting reports whether the holder's namespace shares an object with a namespace. A namespace shares with itself.
 func consenting(id vhost.ID, all []Candidate, holder, to string) bool {
 	return holder == to || slices.ContainsFunc(all, func(c Candidate) bool {
 		return c.namespace() == holder && slices.Contains(c.Consents[id], v1alpha1.NamespaceName(to))
@@ -88,8 +88,8 @@ func (v View) findMissingConsent(ctx context.Context, own Candidate, live client
 		}
 		if all := candidatesOf(peers, Same); own.lacksConsent(id, all) {
 			return &Conflict{Message: fmt.Sprintf(
-				"%v belongs to a ConsumerQueue in another namespace, whose %s does not name namespace %q; "+
-					"ask its owner to add the namespace, or choose another name", id, fields[id], own.namespace())}, nil
+				"%v belongs to a ConsumerQueue in another namespace: ask its owner to add namespace %q to %s, or choose another name",
+				id, own.namespace(), fields[id])}, nil
 		}
 	}
 	return nil, nil

@@ -61,8 +61,8 @@ func indexed(all ...*v1alpha1.ConsumerQueue) *Index {
 }
 
 func consentMessage(object, field string) string {
-	return fmt.Sprintf(`%s belongs to a ConsumerQueue in another namespace, whose %s does not name namespace "bank"; `+
-		"ask its owner to add the namespace, or choose another name", object, field)
+	return fmt.Sprintf(`%s belongs to a ConsumerQueue in another namespace: ask its owner to add namespace "bank" to %s, or choose another name`,
+		object, field)
 }
 
 // A newcomer in namespace bank specifies an object that a ConsumerQueue in namespace shop has.

@@ -28,8 +28,8 @@ func operationLimit(connection *rabbittest.Connection) func() int {
 	return func() int { return connection.Stats().OperationLimit }
 }
 
-// If the broker needs half a second for each declaration, sixteen at a time exceed the timeout of one, and end the connection each
-// time. Fewer at a time succeed.
+// If the broker needs half a second for each declaration, sixteen at a time exceed the timeout of an operation, which ends the connection.
+// Fewer at a time succeed.
 func TestSlowBroker(t *testing.T) {
 	deadline.InTestAll(t)
 	rabbittest.Each(t, func(t *testing.T, vh *brokers.VHost) {
@@ -52,7 +52,7 @@ func TestSlowBroker(t *testing.T) {
 			t.Error(err)
 		}
 		if now := connection.Stats(); now.OperationLimit > 4 || now.Reconnects != reconnects {
-			t.Errorf("of a slow broker, the limit is %d, and %d connections were lost", now.OperationLimit, now.Reconnects-reconnects)
+			t.Errorf("the limit for the slow broker is %d, and %d connections were lost", now.OperationLimit, now.Reconnects-reconnects)
 		}
 		slow.Pause(0)
 		g.Eventually(func() int {
@@ -87,7 +87,8 @@ func TestBlockedConnection(t *testing.T) {
 	applied := make(chan error, 1)
 	go func() { applied <- patient.Apply(t.Context(), queues("patient", 4)) }()
 
-	// A connection that is closed because the broker does not answer is followed by one on which nothing was published.
+	// Warren closes a connection on which the broker does not answer. The broker does not block the next one, because nothing was published
+	// on it.
 	g.Eventually(func() error { return hasty.Apply(t.Context(), queues("hasty", 4)) }).WithTimeout(rabbittest.Within).Should(Succeed())
 	g.Eventually(operationLimit(hasty)).WithTimeout(rabbittest.Within).Should(Equal(16))
 

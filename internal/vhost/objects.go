@@ -84,13 +84,13 @@ type Observed struct {
 	// DeadLetterRoutes has the routes, in the whole vhost, of queues that may dead-letter to a selected object. It is empty without
 	// Selection.IncludeDeadLetterSources.
 	DeadLetterRoutes []DeadLetterRoute
-	// Alternates has the names of the possible alternate exchanges, by exchange: with Selection.FollowFrom of each exchange that can be
-	// reached from it, and with Selection.IncludeDeadLetterSources of each exchange of the vhost that may have any. Without both it is
-	// nil, and a DeadLetterSearch evaluates Policies itself. Route and MayLead evaluate Policies for an exchange that is missing here.
+	// Alternates has the names of the possible alternate exchanges, by exchange. Selection.FollowFrom adds the exchanges that can be
+	// reached from it, and Selection.IncludeDeadLetterSources all exchanges of the vhost. Without both, Alternates is nil, and a
+	// DeadLetterSearch evaluates Policies itself. Route and MayLead evaluate Policies for an exchange that is missing here.
 	Alternates map[string][]string
-	// Nodes is the number of nodes in the cluster, or zero if unknown. Members has the number of members of each selected quorum queue with
-	// fewer members than Nodes.
-	Nodes   int
+	// Nodes is the number of nodes in the cluster, or zero if unknown.
+	Nodes int
+	// Members has the number of members of each selected quorum queue with fewer members than Nodes.
 	Members map[string]int
 	// Cluster is the Key of the observed cluster.
 	Cluster string

@@ -27,7 +27,7 @@ var NewestTested = RabbitMQ43
 func ParseVersion(text string) (Version, error) {
 	parts := append(numbers(text), 0)
 	if len(parts) < 3 {
-		return Version{}, fmt.Errorf("RabbitMQ version %q: want numbers as in 4.3.6", text)
+		return Version{}, fmt.Errorf("RabbitMQ version %q: must consist of numbers, as in 4.3.6", text)
 	}
 	return Version{parts[0], parts[1], parts[2]}, nil
 }

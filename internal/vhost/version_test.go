@@ -20,7 +20,7 @@ func TestParseVersion(t *testing.T) {
 	}
 	for _, text := range []string{"", "4", "four.0", "4.x", "v4.0.0"} {
 		_, err := vhost.ParseVersion(text)
-		if want := `RabbitMQ version "` + text + `": want numbers as in 4.3.6`; err == nil || err.Error() != want {
+		if want := `RabbitMQ version "` + text + `": must consist of numbers, as in 4.3.6`; err == nil || err.Error() != want {
 			t.Errorf("%q: got %v, want %s", text, err, want)
 		}
 	}

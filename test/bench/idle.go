@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// The requests of an idle manager: whether anything changed, message counts, and, rarely, all definitions.
+// The requests of an idle manager, which asks whether the definitions have changed, and for message counts.
 const (
 	conditionalRequest = "GET /definitions/{vhost} (not_modified)"
 	countRequest       = "GET /queues/{vhost}"

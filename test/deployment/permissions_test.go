@@ -61,7 +61,7 @@ func revoke(from role, taken permission) {
 	setRules(from, left)
 	DeferCleanup(func() {
 		setRules(from, from.permissions)
-		awaitAccess(from.namespace, taken, true, "the role is whole again")
+		awaitAccess(from.namespace, taken, true, "the permission was not restored")
 	})
 	awaitAccess(from.namespace, taken, false, "another role has the same permission: remove it from one of them")
 }

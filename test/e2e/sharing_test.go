@@ -93,7 +93,7 @@ var _ = Describe("A dead-letter queue that another namespace names", func() {
 		before := here.holds()
 		there.Queue("invoices", spec(""))
 		there.Eventually("invoices", Condition("Ready", metav1.ConditionFalse, "Conflict"), Message(And(
-			ContainSubstring(fmt.Sprintf(`spec.deadLetter.queue.sharedWith does not name namespace %q`, there.Namespace)),
+			ContainSubstring(fmt.Sprintf(`add namespace %q to spec.deadLetter.queue.sharedWith`, there.Namespace)),
 			Not(ContainSubstring(here.Namespace)), Not(ContainSubstring("orders")))))
 		Expect(here.holds()).To(equalState(before))
 

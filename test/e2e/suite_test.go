@@ -26,7 +26,7 @@ import (
 var (
 	// matrix are the brokers, the newest first. `make test` provides only the newest.
 	matrix []brokers.Broker
-	// newest is the broker for claims about Warren.
+	// newest is the broker for specs that need only one version of RabbitMQ.
 	newest brokers.Broker
 	kube   *APIServer
 )
@@ -42,8 +42,8 @@ func TestE2E(t *testing.T) {
 	RunSpecs(t, "Warren")
 }
 
-// shared is created by the first process of a run: `make test` runs the specs in several. One manager works for
-// all of them, like for many namespaces of a cluster.
+// shared is what the first process of a run passes to the others: `make test` runs the specs in several processes. One manager works for
+// the specs of all processes, like for many namespaces of a cluster.
 type shared struct {
 	KubeConfig string
 	// Log is the path of the manager's log.

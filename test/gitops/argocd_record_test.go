@@ -26,8 +26,8 @@ import (
 // scene is a World for a situation.
 type scene struct{ *World }
 
-// situations are functions that create the testdata of Argo CD's health checks, by kind and name of the file. They change
-// the ConsumerQueue "orders" or to the BrokerConnection "default".
+// situations bring ConsumerQueue "orders" or BrokerConnection "default" into the state that a file in testdata records, by kind and name
+// of the file.
 var situations = map[string]map[string]func(s *scene){
 	"ConsumerQueue": {
 		"pending": func(s *scene) { s.whilePaused(func() { s.Queue("orders", `{}`) }) },
@@ -74,7 +74,7 @@ var situations = map[string]map[string]func(s *scene){
 		"deleting": func(s *scene) {
 			s.ready()
 			s.hook()
-			s.lock()
+			s.breakPassword()
 			s.Delete("orders")
 			s.EventuallyDeleting("orders")
 		},
@@ -88,7 +88,7 @@ var situations = map[string]map[string]func(s *scene){
 		},
 		"wrong_password": func(s *scene) {
 			s.Connect(v1alpha1.BrokerConnectionSpec{})
-			s.lock()
+			s.breakPassword()
 		},
 		"suspended": func(s *scene) {
 			s.connected()
@@ -117,7 +117,7 @@ var _ = Describe("The testdata of Argo CD's health checks", func() {
 				want, err := os.ReadFile(file)
 				Expect(err).NotTo(HaveOccurred())
 				Eventually(func() string { return s.recording(kind, name) }).Should(Equal(string(want)),
-					"if that is meant to be so, record it: WARREN_RECORD=1 make e2e-gitops")
+					"if this change is intended, record it: WARREN_RECORD=1 make e2e-gitops")
 			})
 		}
 	}
@@ -149,8 +149,8 @@ func (s *scene) ready() {
 	s.Counted("orders")
 }
 
-// lock makes the broker refuse the password.
-func (s *scene) lock() {
+// breakPassword writes a wrong password into the Secret and waits until the broker refuses it.
+func (s *scene) breakPassword() {
 	GinkgoHelper()
 	s.Secret(s.Broker.Username, "wrong")
 	s.EventuallyConnection(Condition("Ready", metav1.ConditionFalse, "AuthenticationFailed"))

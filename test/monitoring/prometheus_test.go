@@ -27,7 +27,7 @@ type prometheus struct {
 	started time.Time
 }
 
-// hasty makes every rule fire as soon as its expression is true, and turns a day in an expression into a second.
+// hasty makes every rule fire as soon as its expression is true, and shortens the time ranges in expressions to seconds.
 func hasty(spec monitoringv1.PrometheusRuleSpec) monitoringv1.PrometheusRuleSpec {
 	seconds := strings.NewReplacer("86400", "1", "[1d]", "[2s]", "[1h] offset 1d", "[5s] offset 1s")
 	for g := range spec.Groups {

@@ -137,7 +137,7 @@ var _ = Describe("kubectl warren dlq purge", func() {
 
 		following := w.start("dlq", "follow", "purge/"+name)
 		Expect(w.warren("dlq", "cancel", name)).To(SatisfyAll(
-			HaveField("Code", 0), HaveField("Out", MatchRegexp(`^Cancelled: cancelled: deleted \d+ of 200 messages that match\n$`))))
+			HaveField("Code", 0), HaveField("Out", MatchRegexp(`^Cancelled: deleted \d+ of 200 messages that match\n$`))))
 		Expect(following.wait()).To(SatisfyAll(HaveField("Code", 4), HaveField("Out", ContainSubstring("Cancelled: "))))
 		Expect(w.warren("dlq", "cancel", "purge/"+name)).To(SatisfyAll(
 			HaveField("Code", 1), HaveField("ErrOut", ContainSubstring("has ended already: Cancelled"))))

@@ -11,8 +11,7 @@ import (
 )
 
 // EventuallyReasons waits until the reasons of the Events about a resource match. The oldest reason comes first, and each appears
-// as often as its Event was recorded. The API server counts the second record of an Event immediately, and later ones only after
-// minutes.
+// as often as its Event was recorded. client-go writes the second record of an Event immediately, and later ones only after minutes.
 func (w *World) EventuallyReasons(name string, matcher types.GomegaMatcher) {
 	GinkgoHelper()
 	Eventually(w.reasons).WithArguments(name).Should(matcher, "reasons of the Events about "+name)

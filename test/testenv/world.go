@@ -55,7 +55,7 @@ func (w *World) Clear() {
 	}
 }
 
-// Leave deletes the resources while a manager runs and removes their finalizers.
+// Leave deletes the resources while a manager runs, which removes their finalizers.
 func (w *World) Leave() {
 	GinkgoHelper()
 	w.Disconnect()
@@ -286,7 +286,7 @@ func (w *World) Eventually(name string, matchers ...types.GomegaMatcher) *v1alph
 	return cq
 }
 
-// EventuallyDeleting waits until the status of a ConsumerQueue says that it is being deleted, which is no new generation.
+// EventuallyDeleting waits until the conditions Ready and Reconciling of a ConsumerQueue have the reason Terminating.
 func (w *World) EventuallyDeleting(name string) {
 	GinkgoHelper()
 	Eventually(func() *v1alpha1.ConsumerQueue { return w.Get(name) }).Should(SatisfyAll(

@@ -146,7 +146,7 @@ func (r *Reconciler) reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 	if err != nil {
 		return ctrl.Result{}, err
 	}
-	unprotected := r.syncFinalizer(ctx, bc, len(users) > 0) // the status reports the connection anyway
+	unprotected := r.syncFinalizer(ctx, bc, len(users) > 0) // returned later, because the status must report the connection anyway
 	if apierrors.IsConflict(unprotected) {
 		countReconciliation(bc.Status, unprotected)
 		return ctrl.Result{}, unprotected
@@ -196,7 +196,7 @@ func (r *Reconciler) reconcileNormal(
 	status.ObservedGeneration = bc.Generation
 	if bc.Spec.Suspend {
 		r.closeSuspended(bc)
-		writer.SetSuspended("spec.suspend is set: the broker is neither read nor written")
+		writer.SetSuspended("spec.suspend is true: Warren neither reads nor changes objects at the broker")
 		return ctrl.Result{}, nil
 	}
 	r.suspendedClean.Forget(key)
@@ -224,7 +224,7 @@ func (r *Reconciler) reconcileNormal(
 	return setStatus(bc, connection.Health(), status), nil
 }
 
-// capabilitiesOf keeps the known value of Events until the new connection has determined it.
+// capabilitiesOf returns the capabilities for the status. It keeps Events and EventsReason until the connection has determined them.
 func capabilitiesOf(health rabbit.Health, known *v1alpha1.BrokerCapabilities) *v1alpha1.BrokerCapabilities {
 	capabilities := &v1alpha1.BrokerCapabilities{
 		Definitions: health.Capabilities.Definitions, Events: !health.EventsSince.IsZero(),

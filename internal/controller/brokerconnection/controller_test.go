@@ -71,7 +71,7 @@ func TestReconcileNormal(t *testing.T) {
 	}{
 		"suspended": {
 			spec: v1alpha1.BrokerConnectionSpec{Suspend: true},
-			want: []string{`Ready=True Old "old", 3`, `Suspended=True Suspended "spec.suspend is set: the broker is neither read nor written", 3`},
+			want: []string{`Ready=True Old "old", 3`, `Suspended=True Suspended "spec.suspend is true: Warren neither reads nor changes objects at the broker", 3`},
 		},
 		"the Secret is missing": {
 			spec: broker,
@@ -342,7 +342,7 @@ func TestStatusIsReplaced(t *testing.T) {
 	topologytest.Equal(t, "error", nil, err)
 	topologytest.Equal(t, "error", nil, c.Get(t.Context(), client.ObjectKeyFromObject(bc), bc))
 	topologytest.Equal(t, "conditions", []string{
-		`Ready=True Old "old", 3`, `Suspended=True Suspended "spec.suspend is set: the broker is neither read nor written", 3`,
+		`Ready=True Old "old", 3`, `Suspended=True Suspended "spec.suspend is true: Warren neither reads nor changes objects at the broker", 3`,
 	}, controllertest.Lines(bc.Status.Conditions))
 	topologytest.Equal(t, "Ready since", true, bc.Status.Conditions[0].LastTransitionTime.Equal(&since))
 }

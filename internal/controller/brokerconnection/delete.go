@@ -33,7 +33,7 @@ const (
 // eventFencesRetained is the reason of the Event about fences that may remain at the broker.
 const eventFencesRetained = "Retained"
 
-// protectionLost passes an update that removes the finalizer. A BrokerConnection in use then gets it back.
+// protectionLost passes updates that remove the finalizer, so that a BrokerConnection in use gets the finalizer again.
 func protectionLost() predicate.Predicate {
 	return trigger.OnUpdate(func(before, after client.Object) bool {
 		return controllerutil.ContainsFinalizer(before, v1alpha1.ConnectionFinalizer) &&
@@ -91,7 +91,7 @@ func (r *Reconciler) reconcileDelete(ctx context.Context, bc *v1alpha1.BrokerCon
 		return ctrl.Result{}, err
 	}
 	if result.RequeueAfter == 0 || result.RequeueAfter > left {
-		result.RequeueAfter = left // the deletion of a ConsumerQueue enqueues it earlier
+		result.RequeueAfter = left // the deletion of a ConsumerQueue enqueues the BrokerConnection earlier
 	}
 	return r.finish(ctx, bc, status, result)
 }
@@ -119,8 +119,8 @@ func (r *Reconciler) finalize(ctx context.Context, bc *v1alpha1.BrokerConnection
 		return ctrl.Result{}, err
 	}
 	key := client.ObjectKeyFromObject(bc)
-	r.pool.Close(key)    // not earlier, or the vhost must be refreshed again
-	if rest.note != "" { // the API server accepts no new Event in a terminating namespace
+	r.pool.Close(key)    // last, because a retry of the steps above needs the connection
+	if rest.note != "" { // also logged, because the API server accepts no Event in a terminating namespace
 		log.FromContext(ctx).Info("Deleted the BrokerConnection, but fences may remain at the broker", "fences", rest.note)
 		r.recorder.Eventf(bc, nil, corev1.EventTypeWarning, eventFencesRetained, "Delete", "%s", text.Truncate(rest.note, 1024))
 	}

@@ -269,7 +269,7 @@ func TestTheYoungestConnectionIsReconciled(t *testing.T) {
 	}
 }
 
-// An open connection remains for 10 s after its Secret was deleted.
+// An open connection outlives its Secret by a limited time, which begins again when the Secret comes back.
 func TestAConnectionOutlivesItsSecret(t *testing.T) {
 	t.Parallel()
 	connections, key := NewPool(nil, logr.Discard(), ConnectWithin(management.NewLimits(0), 0, nil)), types.NamespacedName{Namespace: "shop", Name: "default"}

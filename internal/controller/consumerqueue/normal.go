@@ -16,39 +16,41 @@ import (
 
 func (s *scope) reconcileNormal(ctx context.Context) (reconciled, error) {
 	s.status.QueueName, s.status.ConnectionName = s.cq.QueueName(), s.cq.ConnectionName()
-	writer := conditions.For(&s.status.Conditions, s.cq.Generation)
 	if s.cq.Spec.Suspend && !s.isSwapping() {
-		s.cancelPruning()
-		s.recreations.rest(s.key())
-		s.setObservedGeneration()
-		writer.SetSuspended("spec.suspend is set: the broker is neither read nor written for this resource" + s.whatContinues())
+		s.suspend("spec.suspend is true: Warren neither reads nor changes the objects of this resource" + s.whatContinues())
 		return reconciled{}, nil
 	}
 	bc, err := brokers.ConnectionOf(ctx, s.client, s.cq)
 	if err != nil {
 		return reconciled{}, err
 	}
+	writer := conditions.For(&s.status.Conditions, s.cq.Generation)
 	if bc == nil {
 		writer.ClearSuspended()
 		s.setConditions(summaryOfWaiting(v1alpha1.ReasonConnectionNotReady, fmt.Sprintf(
 			"BrokerConnection %q not found in namespace %q: create it, or name another in spec.connectionRef",
 			s.cq.ConnectionName(), s.cq.Namespace)))
-		return reconciled{}, nil // its creation is watched
+		return reconciled{}, nil // a watch enqueues this resource when the BrokerConnection is created
 	}
 	if !ownership.Recorded(s.status.Location).Cluster.Known() { // otherwise it belongs to the inventory; see switchLocation
 		s.status.Location.VHost = bc.Spec.VHost
 	}
 	if bc.Spec.Suspend {
-		s.cancelPruning()
-		s.recreations.rest(s.key())
-		s.setObservedGeneration()
-		writer.SetSuspended(fmt.Sprintf("BrokerConnection %q is suspended", bc.Name))
+		s.suspend(fmt.Sprintf("BrokerConnection %q is suspended", bc.Name))
 		return reconciled{}, nil
 	}
 	writer.ClearSuspended()
 	result, err := s.reconcileThrough(ctx, bc)
 	s.updateMessages(bc)
 	return result, err
+}
+
+// suspend stops all work at the broker, except the running phase of a recreation.
+func (s *scope) suspend(message string) {
+	s.cancelPruning()
+	s.recreations.rest(s.key())
+	s.setObservedGeneration()
+	conditions.For(&s.status.Conditions, s.cq.Generation).SetSuspended(message)
 }
 
 // reconcileThrough continues with a BrokerConnection. While the BrokerConnection connects, or has failed for less time than a restart of
@@ -59,7 +61,7 @@ func (s *scope) reconcileThrough(ctx context.Context, bc *v1alpha1.BrokerConnect
 	current := ready.ObservedGeneration == bc.Generation
 	if current && ready.Status == metav1.ConditionFalse {
 		s.setConditions(summaryOfWaiting(conditions.ConnectionReason(ready), conditions.WhyNotReady(bc.Name, ready)))
-		return reconciled{}, nil // its change is watched
+		return reconciled{}, nil // a watch enqueues this resource when the BrokerConnection changes
 	}
 	if !usable || connection.Health().Err != nil {
 		if s.cq.Generation != s.status.ObservedGeneration {
@@ -72,7 +74,7 @@ func (s *scope) reconcileThrough(ctx context.Context, bc *v1alpha1.BrokerConnect
 	if !bc.DeletionTimestamp.IsZero() && len(s.status.Topology) == 0 {
 		s.setConditions(summaryOfWaiting(v1alpha1.ReasonConnectionNotReady, fmt.Sprintf(
 			"BrokerConnection %q is being deleted: nothing new is declared through it", bc.Name)))
-		return reconciled{}, nil // both its end and its return are watched
+		return reconciled{}, nil // a watch enqueues this resource when the BrokerConnection is gone, and when it is created again
 	}
 	if !bc.IsProtected() {
 		return reconciled{}, nil // the update that adds its finalizer enqueues this resource again
@@ -93,22 +95,28 @@ func (s *scope) reconcileThrough(ctx context.Context, bc *v1alpha1.BrokerConnect
 
 // requeue requeues a compared resource for the earliest of these: its recreation, postponed objects, its contract, and the resync interval.
 // A topology in sync needs no resync, because a refresh enqueues the resource if anything has changed.
-func (s *scope) requeue(interval time.Duration) reconciled {
-	if s.postponedFor > 0 {
-		interval = min(interval, s.postponedFor)
+func (s *scope) requeue(resync time.Duration) reconciled {
+	if s.needsNoRequeue() {
+		resync = 0
 	}
-	forContract := s.contractRequeue()
+	wait := earliest(resync, s.recheckIn, s.postponedFor, s.contractRequeue())
 	switch {
-	case s.recheckIn > 0:
-		return requeueAfter(trigger.Jittered(min(interval, s.recheckIn)), trigger.Noticed)
-	case forContract > 0 && s.needsNoRequeue():
-		interval = forContract
-	case forContract > 0:
-		interval = min(interval, forContract)
-	case s.needsNoRequeue():
+	case wait == 0:
 		return reconciled{}
+	case s.recheckIn > 0:
+		return requeueAfter(trigger.Jittered(wait), trigger.Noticed)
 	}
-	return requeueAfter(trigger.Jittered(interval), trigger.Resync)
+	return requeueAfter(trigger.Jittered(wait), trigger.Resync)
+}
+
+// earliest returns the shortest wait that is not zero; zero if all are.
+func earliest(waits ...time.Duration) (shortest time.Duration) {
+	for _, wait := range waits {
+		if wait > 0 && (shortest == 0 || wait < shortest) {
+			shortest = wait
+		}
+	}
+	return shortest
 }
 
 // isSwapping reports whether a fence of a recreation may stand. Until the fence is gone, spec.suspend has no effect.
@@ -116,13 +124,13 @@ func (s *scope) isSwapping() bool {
 	return s.status.Recreation != nil && s.status.Recreation.Phase == v1alpha1.RecreationSwapping
 }
 
-// whatContinues describes the work of a recreation that runs although the resource is suspended; empty if none does.
+// whatContinues completes the message of Suspended with the phase of a recreation that continues to its end; empty if there is none.
 func (s *scope) whatContinues() string {
 	recreation := s.status.Recreation
 	if !recreation.IsUnderWay() || !s.recreations.get(s.key(), *recreation).isRunning() {
 		return ""
 	}
-	return fmt.Sprintf(" once the phase %s of its recreation has ended", recreation.Phase)
+	return fmt.Sprintf(", once the phase %s of its recreation has ended", recreation.Phase)
 }
 
 // refreshPending reports whether the resource must wait for a refresh. A new value of the annotation requested-at requires a refresh. A new
@@ -133,7 +141,7 @@ func (s *scope) refreshPending(connection *brokers.Broker) bool {
 	isRequested := asked != s.status.LastHandledReconcileAt
 	created := s.cq.CreationTimestamp.Add(time.Second) // a creation time is in whole seconds
 	if !isRequested && (len(s.status.Topology) > 0 || !connection.Health().CurrentAt.Before(created)) {
-		s.refreshes.Forget(s.key()) // a refresh for another resource may have answered
+		s.refreshes.Forget(s.key()) // a refresh that another resource requested may have been enough
 		return false
 	}
 	if s.refreshes.Pending(s.key(), connection, brokers.Question{About: "requested-at " + asked, CatchUp: !isRequested}) {

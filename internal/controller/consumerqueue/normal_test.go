@@ -233,7 +233,7 @@ func TestReconcileNormalWithoutABroker(t *testing.T) {
 			spec: `{connectionRef: {name: other}}`, known: connection("True", "Connected", 3),
 			want: notReady("ConnectionNotReady", `BrokerConnection "other" not found in namespace "shop": create it, or name another in spec.connectionRef`),
 		},
-		"suspended":                         {spec: `{suspend: true}`, want: asSuspended("spec.suspend is set: the broker is neither read nor written for this resource")},
+		"suspended":                         {spec: `{suspend: true}`, want: asSuspended("spec.suspend is true: Warren neither reads nor changes the objects of this resource")},
 		"the BrokerConnection is suspended": {spec: `{}`, known: suspended, want: asSuspended(`BrokerConnection "default" is suspended`)},
 		"the broker is unreachable": {
 			spec: `{}`, known: connection("False", "BrokerUnreachable", 3), seen: true,

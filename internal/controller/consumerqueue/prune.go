@@ -20,11 +20,11 @@ import (
 	"github.com/warren-mq/warren/internal/vhost"
 )
 
-// How soon a queue that left the spec is checked again. The longer the messages of a queue may stay, the less often the queue is checked.
+// A queue that left the spec is checked again after its TTL, divided by emptyAgainDivisor, but within these limits.
 const (
-	emptyAgain       = 10 * time.Second
-	latestEmptyAgain = time.Minute
-	emptyAgainShare  = 8 // of the queue's TTL
+	emptyAgain        = 10 * time.Second
+	latestEmptyAgain  = time.Minute
+	emptyAgainDivisor = 8
 )
 
 func removalOf(decided plan.Plan) rabbit.Removal {
@@ -74,7 +74,7 @@ func (v *vhostScope) checkAgain(entry v1alpha1.TopologyEntry, before plan.Blocke
 	}
 	observed, _ := v.connection.Observe(vhost.Selection{Queues: []string{entry.Name}})
 	ttl, _ := observed.Queues[entry.Name].Arguments[vhost.ArgMessageTTL].(int64)
-	return min(max(time.Duration(ttl)*time.Millisecond/emptyAgainShare, emptyAgain), latestEmptyAgain)
+	return min(max(time.Duration(ttl)*time.Millisecond/emptyAgainDivisor, emptyAgain), latestEmptyAgain)
 }
 
 // stillDeletable returns the check that runs right before a queue is fenced: another client may have begun to dead-letter to the queue, or
@@ -94,7 +94,7 @@ func (v *vhostScope) stillDeletable(entry v1alpha1.TopologyEntry) func(context.C
 	}
 }
 
-// checkOrphanRemovable returns why an object must not be deleted; nil if it may.
+// checkOrphanRemovable fails if an object must not be deleted.
 func checkOrphanRemovable(comparison plan.Comparison, entry v1alpha1.TopologyEntry) error {
 	for _, orphan := range comparison.Orphans {
 		if orphan.ID() != topology.IDOf(entry) {
@@ -116,8 +116,8 @@ func orphaned(entry v1alpha1.TopologyEntry, why plan.Blocker) v1alpha1.Advisory 
 	}
 }
 
-// boundSources returns an advisory for each source exchange and reason for which bindings remain, because that can take days: for example,
-// a queue waits to be recreated. One exchange may have thousands of bindings.
+// boundSources returns an advisory for each reason and pair of a source exchange and a queue, because an exchange may have thousands of
+// bindings. Bindings can remain for days, for example while a queue waits for its recreation.
 func boundSources(orphans []plan.Orphan) (advisories []v1alpha1.Advisory) {
 	type group struct {
 		why           plan.Blocker
@@ -142,7 +142,7 @@ func boundSources(orphans []plan.Orphan) (advisories []v1alpha1.Advisory) {
 	return advisories
 }
 
-// The reasons to retain an object that package plan does not know.
+// Blockers that package plan does not report, because they depend on the deletion.
 var (
 	notEmpty = plan.Blocker{Reason: v1alpha1.AdvisoryReasonNotEmpty, Message: "it holds messages or has consumers"}
 	checking = plan.Blocker{Reason: v1alpha1.AdvisoryReasonCheckingEmpty, Message: "checking whether it is empty"}

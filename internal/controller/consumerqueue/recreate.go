@@ -181,9 +181,7 @@ func (v *vhostScope) place() recreationPlace {
 
 // requeueWithin requeues the resource after this time, unless it is requeued earlier. Zero does nothing.
 func (s *scope) requeueWithin(wait time.Duration) {
-	if wait > 0 && (s.recheckIn == 0 || wait < s.recheckIn) {
-		s.recheckIn = wait
-	}
+	s.recheckIn = earliest(s.recheckIn, wait)
 }
 
 // summaryOfVerdict returns the summary while a queue waits to be recreated. The old queue works, so Ready remains True unless a user must

@@ -778,7 +778,7 @@ func TestASuspendedRecreation(t *testing.T) {
 // The phase that runs when spec.suspend is set still writes to the broker.
 func TestTheMessageOfASuspendedRecreation(t *testing.T) {
 	t.Parallel()
-	const suspended = "spec.suspend is set: the broker is neither read nor written for this resource"
+	const suspended = "spec.suspend is true: Warren neither reads nor changes the objects of this resource"
 	w := newRecreationWorld(t, whenEmpty)
 	release := make(chan struct{})
 	w.engine.during[v1alpha1.RecreationEmptying] = func(context.Context) error { <-release; return nil }
@@ -788,7 +788,7 @@ func TestTheMessageOfASuspendedRecreation(t *testing.T) {
 	cq.Spec.Suspend = true
 	w.edit(cq.Spec)
 	w.once()
-	topologytest.Equal(t, "while a phase runs", suspended+" once the phase Emptying of its recreation has ended",
+	topologytest.Equal(t, "while a phase runs", suspended+", once the phase Emptying of its recreation has ended",
 		w.messageOf(v1alpha1.ConditionSuspended))
 	close(release)
 	w.settle()

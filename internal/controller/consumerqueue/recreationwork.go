@@ -126,7 +126,7 @@ func (w *recreationWork) recordDeleteSent(ctx context.Context) error {
 	return w.record(ctx, func(now *v1alpha1.ConsumerQueue) error {
 		desired, _ := topology.Desired(now, w.version) // a spec that cannot be read does not ask for the old queue
 		if reason, message := backOutReason(now, desired, w.connection, w.status); reason != "" {
-			return errors.New(message)
+			return &recreate.Error{Reason: recreate.Aborted, Message: message}
 		}
 		now.Status.Recreation.DeleteSent = true
 		return nil
@@ -220,6 +220,7 @@ func (v *vhostScope) tiersReturningTo(queue string) []string {
 var outcomes = map[recreate.Reason]plan.Outcome{
 	"":                              plan.PhaseFailed,
 	recreate.DeleteUncertain:        plan.PhaseFailed,
+	recreate.Aborted:                plan.PhaseFailed, // see backedOut
 	recreate.ConsumersCameBack:      plan.PhaseConsumersCame,
 	recreate.DeadLetterSourceInUse:  plan.PhaseSourceInUse,
 	recreate.MessagesPending:        plan.PhaseUnproven, // there is nothing to move yet

@@ -32,16 +32,21 @@ type Reconciler struct {
 	Log     logr.Logger
 }
 
-// Reconcile advances a job that has not ended, and deletes a job whose ttlSecondsAfterFinished is over.
+// Reconcile advances a job that has not ended, and deletes a job whose ttlSecondsAfterFinished has passed.
 func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Result, error) {
 	result, waitsToCount, err := r.reconcile(ctx, request)
-	if !waitsToCount {
+	isStale := statuswriter.IsStale(err)
+	if !waitsToCount || isStale {
 		r.Limiter.Decline(request.NamespacedName)
 	}
-	return result, err
+	if isStale {
+		return ctrl.Result{RequeueAfter: trigger.Jittered(trigger.CacheSyncDelay)}, nil
+	}
+	return result, client.IgnoreNotFound(err)
 }
 
-// reconcile does the work of Reconcile. waitsToCount reports whether the job waits for a slot of the Limiter.
+// reconcile does the work of Reconcile. waitsToCount reports whether the job waits for a slot of the Limiter. If the job in the cache is
+// old, reconcile returns an error for which statuswriter.IsStale is true.
 func (r *Reconciler) reconcile(ctx context.Context, request ctrl.Request) (result ctrl.Result, waitsToCount bool, err error) {
 	key := Key{r.Kind, request.NamespacedName}
 	object := r.Kind.empty()
@@ -56,20 +61,14 @@ func (r *Reconciler) reconcile(ctx context.Context, request ctrl.Request) (resul
 	}
 	r.Tasks.forget(key, object.GetUID())
 	if r.Tasks.statuses[r.Kind].IsOlder(object) {
-		return ctrl.Result{RequeueAfter: trigger.CacheSyncDelay}, false, nil
+		return ctrl.Result{}, false, statuswriter.ErrStaleCache
 	}
 	if jobOf(object).Status.CompletionTime != nil {
 		result, err := r.expire(ctx, jobOf(object))
-		if statuswriter.IsStale(err) {
-			return ctrl.Result{RequeueAfter: trigger.Jittered(trigger.CacheSyncDelay)}, false, nil
-		}
-		return result, false, client.IgnoreNotFound(err)
+		return result, false, err
 	}
 	retry, waitsToCount, err := r.advance(ctx, object)
-	if statuswriter.IsStale(err) {
-		return ctrl.Result{RequeueAfter: trigger.Jittered(trigger.CacheSyncDelay)}, false, nil
-	}
-	return ctrl.Result{RequeueAfter: retry}, waitsToCount, client.IgnoreNotFound(err)
+	return ctrl.Result{RequeueAfter: retry}, waitsToCount, err
 }
 
 // advance reconciles a job that has not ended.
@@ -94,7 +93,7 @@ func result(err error) string {
 	return "done"
 }
 
-// expire deletes a job whose ttlSecondsAfterFinished is over.
+// expire deletes a job whose ttlSecondsAfterFinished has passed.
 func (r *Reconciler) expire(ctx context.Context, job Job) (ctrl.Result, error) {
 	r.Tasks.drop(job.key(), job.GetUID())
 	if job.Status.ObservedGeneration != job.GetGeneration() {

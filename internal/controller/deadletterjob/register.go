@@ -35,9 +35,9 @@ func (k Key) Uses(queue, namespace string) string {
 	case k.Kind == "":
 		return fmt.Sprintf("a request of the dead-letter API browses queue %q", queue)
 	case k.Namespace != namespace:
-		return fmt.Sprintf("a %s in another namespace takes messages of queue %q", k.Kind, queue)
+		return fmt.Sprintf("a %s in another namespace takes messages from queue %q", k.Kind, queue)
 	}
-	return fmt.Sprintf("%s %q takes messages of queue %q", k.Kind, k.Name, queue)
+	return fmt.Sprintf("%s %q takes messages from queue %q", k.Kind, k.Name, queue)
 }
 
 // Register has the users of dead-letter queues in this process, in the order of their arrival. The first user of a queue has the turn and

@@ -177,9 +177,9 @@ func TestRemovalsBetweenTwoTurns(t *testing.T) {
 func TestUsersAreNamedInTheirNamespaceOnly(t *testing.T) {
 	t.Parallel()
 	for want, user := range map[string]Key{
-		`a request of the dead-letter API browses queue "q"`:       user("", "orders"),
-		`Redrive "a" takes messages of queue "q"`:                  user("Redrive", "a"),
-		`a Purge in another namespace takes messages of queue "q"`: {"Purge", client.ObjectKey{Namespace: "other", Name: "a"}},
+		`a request of the dead-letter API browses queue "q"`:         user("", "orders"),
+		`Redrive "a" takes messages from queue "q"`:                  user("Redrive", "a"),
+		`a Purge in another namespace takes messages from queue "q"`: {"Purge", client.ObjectKey{Namespace: "other", Name: "a"}},
 	} {
 		topologytest.Equal(t, "words", want, user.Uses("q", "shop"))
 	}

@@ -17,7 +17,7 @@ func (s *scope) resolve(ctx context.Context) (Move, *Blocker, error) {
 	}
 	switch {
 	case s.before.Cancel:
-		return Move{}, completed(v1alpha1.ReasonCancelled, "cancelled: %s", s.work.Summary()), nil
+		return Move{}, completed(v1alpha1.ReasonCancelled, "%s", s.work.Summary()), nil
 	case s.before.Suspend:
 		return Move{}, suspended("spec.suspend is set"), nil
 	}

@@ -36,7 +36,7 @@ func TestQueueNotStarted(t *testing.T) {
 	}
 }
 
-// RabbitMQ cuts a text of more than 255 bytes, and so the limit of the vhost after a long name.
+// RabbitMQ truncates a reply text to 255 bytes. After a long name of a vhost, the text does not show its limit of connections.
 func TestOfDial(t *testing.T) {
 	t.Parallel()
 	long := strings.Repeat("v", 200)
@@ -96,7 +96,7 @@ func TestOfDial(t *testing.T) {
 	}
 }
 
-// A password of less than four bytes, and one that equals the name of the user, are not replaced: the gaps would reveal them.
+// Passwords of less than four bytes, or equal to the username, are not redacted, because the gaps would reveal them.
 func TestPasswordsInMessages(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct{ user, password, message, want string }{

@@ -207,7 +207,7 @@ func TestRemoveNeverReachesAnotherCluster(t *testing.T) {
 		}
 		rabbittest.MustAgree(t, connection)
 		if !connection.Health().Connected {
-			t.Error("the refusal cost the connection")
+			t.Error("the refusal closed the connection")
 		}
 	})
 }
@@ -222,7 +222,7 @@ func TestRefreshIsNeverLabelledWithAnotherCluster(t *testing.T) {
 	connection := rabbittest.Connected(t, config, nil)
 	rabbittest.Hearing(t, connection) // so that no other refresh reads the second cluster
 	first := connection.Health().Cluster.Key()
-	var second atomic.Bool // the AMQP connection leads to the first cluster, and its exclusive queue is there
+	var second atomic.Bool // the management API leads to the second cluster, which lacks the exclusive queue of the AMQP connection
 	proxy.Change(func(response *http.Response) error {
 		switch path := response.Request.URL.Path; {
 		case strings.Contains(path, "/"+management.MatchQueue) && second.Load():
@@ -247,7 +247,7 @@ func TestRefreshIsNeverLabelledWithAnotherCluster(t *testing.T) {
 	case connection.Health().Connected: // otherwise another request has found the second cluster before
 		t.Error("a refresh from the second cluster succeeded, and the connection works")
 	}
-	second.Store(false) // the AMQP connection leads there, too
+	second.Store(false) // the AMQP connection leads to the second cluster, too
 	rabbittest.Seen(t, connection)
 	observed, _ := connection.Observe(vhost.Selection{})
 	now := connection.Health().Cluster

@@ -66,7 +66,7 @@ func (p *pass) flush(now time.Time) error {
 }
 
 // mayAcknowledge reports whether the pass may acknowledge messages. Each acknowledgement lets the broker deliver another message, which a
-// paused pass must not receive. With Config.DeliveryLimited, the broker delivers only what the pass gets.
+// paused pass must not receive. With Config.DeliveryLimited, the broker delivers only messages that the pass requests.
 func (p *pass) mayAcknowledge() bool { return p.DeliveryLimited || !p.isPaused() }
 
 // holdLimit is the maximum time for which the pass may hold messages.
@@ -80,14 +80,14 @@ func (p *pass) holdLimit() time.Duration {
 	return passLimit
 }
 
-// whyOver returns why a pass that has reached its holdLimit ends: with ErrTooSlow if it spent the whole time examining messages and moved
-// none. The next pass would get no further.
+// whyOver returns the error that ends a pass at its holdLimit. It returns ErrTooSlow if the pass only examined messages, because the next
+// pass would get no further.
 func (p *pass) whyOver(now time.Time) error {
 	hasWaited := len(p.waiting) > 0 || len(p.inFlight()) > 0 || now.Sub(p.takenAt) > idleLimit
 	if p.browse != nil || p.moved > p.movedBefore || hasWaited {
 		return errPassOver
 	}
-	return fmt.Errorf("%w: %d were examined in %v", ErrTooSlow, p.taken, p.holdLimit())
+	return fmt.Errorf("%w: Warren examined %d messages in %v", ErrTooSlow, p.taken, p.holdLimit())
 }
 
 // checkQueues counts the removed messages, the ready messages of the destination, and the messages left in the source, each at its own
@@ -195,8 +195,8 @@ func (p *pass) checkSource(idle time.Duration) error {
 	return nil
 }
 
-// countOthers counts the other consumers of the queue at the end of a move. It waits for a browse beside the move, which pauses the
-// move and returns its messages, and for the broker to detect a cut connection of this move. Consumers may also leave within endLimit.
+// countOthers counts the other consumers of the queue at the end of a move. It waits for a browse, which pauses the move
+// and returns its messages, and for the broker to detect a cut connection of this move. Consumers may also leave within endLimit.
 func (p *pass) countOthers(ctx context.Context) error {
 	if p.stopping || p.EndBelow > 0 { // the caller counts again
 		return nil
@@ -239,8 +239,8 @@ func withinLimit(connection *amqpconn.Conn, ask func() error) error {
 	return ask()
 }
 
-// giveBack closes the channels of the intake one after the other, and waits after each until the queue has processed its end. After
-// an error, the broker may have lost acknowledgements.
+// giveBack closes the channels of the intake one by one, and waits after each until the queue has its messages back. If it returns an
+// error, the broker may have lost acknowledgements.
 func (p *pass) giveBack(ctx context.Context) error {
 	if !p.DeliveryLimited && !p.blocked {
 		err := p.intake.sweep(cleanupLimit(ctx, sweepLimit), func() (int, error) {
@@ -322,7 +322,6 @@ func (p *pass) declared(queue string) (counted amqp.Queue, exists bool, err erro
 	return counted, err == nil, err
 }
 
-// recordAnswer records how long an answer took.
 func (p *pass) recordAnswer(asked time.Time) {
 	p.took = time.Since(asked)
 	p.quickest = min(p.quickest, p.took)

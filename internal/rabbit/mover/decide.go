@@ -45,7 +45,7 @@ func (p *pass) skips(message *amqp.Delivery, size int64) string {
 	return p.Filter.Skips(message, size)
 }
 
-// holdTooLarge handles a message to move or delete whose body is too large. The message stays in the queue.
+// holdTooLarge leaves a message in the queue because its body is too large. A dry run and a deletion skip it; a move counts a failure.
 func (p *pass) holdTooLarge(message *item, size int64) {
 	if p.DryRun || p.Delete {
 		p.hold(message.from, &message.message)

@@ -6,6 +6,8 @@ import (
 	"testing"
 
 	"github.com/warren-mq/warren/internal/rabbit/brokererr"
+	"github.com/warren-mq/warren/internal/topology"
+	"github.com/warren-mq/warren/internal/topology/topologytest"
 )
 
 // refusingDeleter refuses the first deletion of the hold and the backlog, and counts the deletions.
@@ -21,6 +23,26 @@ func (d *refusingDeleter) DeleteEmpty(context.Context, string, []string, func(co
 		return d.refusal
 	}
 	return nil
+}
+
+// searchingDeleter recreated a queue that may still hold a sentinel behind other messages. The fence is open.
+type searchingDeleter struct{ Deleter }
+
+func (searchingDeleter) SettleRecreation(context.Context, string, topology.Queue) (isNew bool, err error) {
+	return true, nil
+}
+
+func (searchingDeleter) ClearRecreation(context.Context, string, string, bool) error {
+	return brokererr.New("the queue may hold a sentinel", brokererr.ErrUnproven)
+}
+
+// Only consumers can take the messages in front of the sentinel, and they may start in GiveBack. Otherwise the recreation would never end.
+func TestSwapLeavesTheSearchInANewQueueToGiveBack(t *testing.T) {
+	t.Parallel()
+	rec := Recreation{ID: "id", Queue: topology.Queue{Name: "orders"}, DeleteSent: true, WithoutHold: true}
+	swapped, err := New(Settings{}, nil, nil, searchingDeleter{}, nil).Swap(t.Context(), rec, nil)
+	topologytest.Equal(t, "error", nil, err)
+	topologytest.Equal(t, "swapped", Swapped{DeleteSent: true}, swapped)
 }
 
 // Each attempt sets a fence, which refuses publishers. Another attempt helps only if GiveBack can move the messages that arrived.

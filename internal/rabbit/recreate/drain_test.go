@@ -14,7 +14,7 @@ import (
 	"github.com/warren-mq/warren/test/deadline"
 )
 
-// Warren has no body of a message that is larger than it reads. A copy without the body must not replace the message.
+// Warren does not read the body of a message that is too large. A copy without the body must not replace the message.
 func TestAMessageWithoutItsBodyIsNotDrained(t *testing.T) {
 	t.Parallel()
 	vh := brokers.Newest(t).NewVHost(t)

@@ -58,6 +58,8 @@ const (
 	MessageNotMoved Reason = "MessageNotMoved"
 	// BindingsComeBack: another client binds the queue again each time Divert unbinds it.
 	BindingsComeBack Reason = "BindingsComeBack"
+	// Aborted: the user has aborted the recreation. Only recordDelete, a parameter of Swap, fails with it.
+	Aborted Reason = "Aborted"
 	// DeleteUncertain: RabbitMQ may still be deleting the queue, or has deleted it and fails to declare it. The fence stays closed.
 	// The caller records DeleteSent and calls Swap again.
 	DeleteUncertain Reason = "DeleteUncertain"

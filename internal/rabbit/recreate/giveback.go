@@ -31,8 +31,8 @@ const (
 // running: see Recreation.DeleteSent. report, if it is not nil, is called several times a second.
 //
 // If the queue may still hold a sentinel behind other messages, GiveBack fails at its end. Consumers may start before that. If the status
-// was lost, GiveBack does not fail for that reason. A new queue holds no sentinel, and the search in an old queue continues as for any
-// leftover fence.
+// was lost, or if the queue is a delay tier, which has no consumers, GiveBack does not fail for that reason: the search continues as for
+// any leftover fence.
 func (r *Recreator) GiveBack(ctx context.Context, rec Recreation, report func(Progress)) (Progress, error) {
 	now, err := r.inspectQueue(ctx, rec, rec.Queue.Name)
 	if err != nil {
@@ -57,7 +57,7 @@ func (r *Recreator) GiveBack(ctx context.Context, rec Recreation, report func(Pr
 	if errors.Is(err, brokererr.ErrAccessRefused) {
 		err = r.endWithoutRights(ctx, rec, err)
 	}
-	if err != nil || cleared == nil || rec.StatusLost {
+	if err != nil || cleared == nil || rec.StatusLost || rec.WithoutHold {
 		return progress, err
 	}
 	// An open fence refuses no message. Its policy records that the queue may still hold a sentinel.

@@ -21,31 +21,36 @@ const (
 func (r *Recreator) completeMembers(
 	ctx context.Context, rec Recreation, swapped *Swapped, recordDelete func(context.Context) error,
 ) error {
-	for range maxRepeats {
+	for repeats := 0; ; repeats++ {
 		node, err := r.missingMember(ctx, rec.Queue.Name)
 		if err != nil || node == "" {
 			return err
 		}
-		r.Log.Info("RabbitMQ has declared a queue without a member on one of its nodes, so the queue is declared again",
-			"queue", rec.Queue.Name, "node", node)
-		var notRecorded error // because the user has aborted the recreation, for example
-		again, err := r.swap(ctx, rec, true, func(ctx context.Context) error {
-			notRecorded = recordDelete(ctx)
-			return notRecorded
-		})
-		swapped.DeleteSent = true
-		swapped.Moved += again.Moved
-		swapped.Past += again.Past
-		swapped.FenceStood += again.FenceStood
-		if err != nil && !again.DeleteSent && (ReasonOf(err) != "" || notRecorded != nil) {
-			r.Log.Info("The queue keeps too few members", "queue", rec.Queue.Name, "node", node, "reason", err.Error())
+		log := r.Log.WithValues("queue", rec.Queue.Name, "node", node)
+		if repeats == maxRepeats {
+			log.Info("The queue keeps too few members", "reason", "RabbitMQ has declared it without this member again and again")
+			return nil
+		}
+		log.Info("RabbitMQ has declared a queue without a member on one of its nodes, so the queue is declared again")
+		again, err := r.swap(ctx, rec, true, recordDelete)
+		swapped.add(again)
+		if err != nil && !again.DeleteSent && ReasonOf(err) != "" {
+			log.Info("The queue keeps too few members", "reason", err.Error())
 			return nil //nolint:nilerr // the queue works with fewer members
 		}
 		if err != nil {
 			return err
 		}
 	}
-	return nil
+}
+
+// add adds the result of a repeated swap.
+func (s *Swapped) add(again Swapped) {
+	s.DeleteSent = true // by the swap that is repeated
+	s.Moved += again.Moved
+	s.Past += again.Past
+	s.FenceStood += again.FenceStood
+	s.Absent += again.Absent
 }
 
 // missingMember returns a running node on which the queue should have a member and has none; empty if there is none, or if RabbitMQ does

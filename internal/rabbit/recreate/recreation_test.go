@@ -105,8 +105,8 @@ func (r *recreating) run() {
 		case errors.Is(err, crashpoint.ErrCrashed):
 			r.crashes++
 			r.restart()
-		case reason == recreate.PublishersPastBindings, reason == recreate.NotProven: // the broker may be too slow for a proof
-			r.record.phase = emptying
+		case !r.record.DeleteSent && slices.Contains([]recreate.Reason{recreate.PublishersPastBindings, recreate.NotProven}, reason):
+			r.record.phase = emptying // the broker may be too slow for a proof
 		case reason == "", reason == recreate.DeleteUncertain, reason == recreate.MessagesPending:
 			r.t.Logf("%s again: %v", r.record.phase, err)
 			time.Sleep(50 * time.Millisecond)
@@ -153,7 +153,7 @@ func (r *recreating) next() (err error) {
 			r.record.DeleteSent = true
 			r.deletes++
 			if r.refusesRepeats && r.deletes > 1 {
-				return errors.New("aborted")
+				return &recreate.Error{Reason: recreate.Aborted}
 			}
 			return nil
 		})

@@ -24,7 +24,10 @@ func (r *Recreator) Swap(ctx context.Context, rec Recreation, recordDelete func(
 	if err != nil {
 		return Swapped{DeleteSent: rec.DeleteSent}, err
 	}
-	if err := r.deleter.ClearRecreation(ctx, r.Cluster, rec.Queue.Name, isNew); err != nil {
+	switch err := r.deleter.ClearRecreation(ctx, r.Cluster, rec.Queue.Name, isNew); {
+	case isNew && errors.Is(err, brokererr.ErrUnproven): // the fence is open, and GiveBack searches again
+		return Swapped{DeleteSent: true}, r.awaitName(ctx, rec)
+	case err != nil:
 		return Swapped{DeleteSent: isNew}, r.whyNotCleared(ctx, rec, err)
 	}
 	swapped := Swapped{DeleteSent: true}

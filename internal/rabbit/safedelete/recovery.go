@@ -258,7 +258,7 @@ func (r recovery) checkNoDelete(ctx context.Context, cluster string, found lefto
 	}
 	queues := fence.QueuesOf(found.policy.Pattern.String())
 	err := firstOf(queues, forEach(ctx, r.errs, queues, func(queue string) error {
-		return r.checkUnheld(ctx, cluster, found.policy.Name, queue)
+		return r.checkUnheld(ctx, cluster, found, queue)
 	}))
 	if err != nil {
 		r.deletions.refreshIn(time.Second, r.observer.RequestRefresh)
@@ -290,19 +290,20 @@ func (r recovery) otherConnections() (mayHave func(owner string) bool, err error
 
 // checkUnheld fails if a channel may hold a sentinel of a queue. During a delete one sentinel is held and the other is ready, so no delete
 // is running on an empty queue. A count of zero messages and consumers proves nothing; see takeAll. The answer to a basic.get comes from
-// the leader of the queue, and shows whether the queue is empty. checkUnheld gets another client's message only once, because the queue may
-// count the delivery.
-func (r recovery) checkUnheld(ctx context.Context, cluster, policy, queue string) error {
+// the leader of the queue, and shows whether the queue is empty. That proves nothing if the ready sentinel may have expired. checkUnheld
+// gets another client's message only once, because the queue may count the delivery.
+func (r recovery) checkUnheld(ctx context.Context, cluster string, found leftover, queue string) error {
+	policy := found.policy.Name
 	now, exists, err := r.held(ctx, cluster, queue)
 	switch {
 	case err != nil, !exists, now.Consumers == 0 && now.Messages > 0:
 		return err
-	case now.Consumers > 0 || r.deletions.hasBrowsed(policy, queue):
+	case now.Consumers > 0 || r.deletions.hasBrowsed(policy, queue) || r.mayHaveExpired(found, queue):
 		return r.errs.Fail(brokererr.ErrUnproven, stillDeleting, queue)
 	}
 	err = r.changer.DoToTheEnd(ctx, cluster, func(channel *amqp.Channel) error {
-		message, found, err := get(channel, queue)
-		if err != nil || !found {
+		message, ok, err := get(channel, queue)
+		if err != nil || !ok {
 			return err
 		}
 		return r.unprovenBy(message, policy, queue)
@@ -325,13 +326,9 @@ func (r recovery) unprovenBy(message amqp.Delivery, policy, queue string) error 
 // checkUnheldAsConsumer is checkUnheld for a queue with a single active consumer, which refuses basic.get. It consumes messages instead. A
 // count that includes its consumer is current, because a queue that is too busy to count reports no consumer. A channel that deletes the
 // queue is the active consumer and holds one sentinel. It cannot get the other sentinel, which therefore counts as ready. If that consumer
-// was cancelled, its channel counts as a second consumer. So with one consumer and no ready message, no delete is running. If messages
-// expire, the other sentinel may be gone, so only Timeouts.Vanish ends the wait.
+// was cancelled, its channel counts as a second consumer. So with one consumer and no ready message, no delete is running.
 func (r recovery) checkUnheldAsConsumer(ctx context.Context, cluster, policy, queue string) error {
 	unproven := r.errs.Fail(brokererr.ErrUnproven, stillDeleting, queue)
-	if _, expires := (&search{Deleter: r.Deleter}).ttl(queue); expires {
-		return unproven
-	}
 	return r.changer.DoExclusively(ctx, cluster, func(exclusive amqpconn.Exclusive) error {
 		messages, err := consumeSlowly(exclusive.Channel, queue)
 		if err != nil {
@@ -346,4 +343,13 @@ func (r recovery) checkUnheldAsConsumer(ctx context.Context, cluster, policy, qu
 		}
 		return errors.Join(err, stopConsuming(exclusive.Channel, messages))
 	})
+}
+
+// mayHaveExpired reports whether a sentinel behind a fence may have expired.
+func (r recovery) mayHaveExpired(found leftover, queue string) bool {
+	sentinels := &search{
+		Deleter: r.Deleter, fence: fence.Fence{Effective: found.policy.Definition}, published: r.publishedAfter(found.policy.Name),
+	}
+	_, expires := sentinels.ttl(queue)
+	return expires && sentinels.mayHaveExpired(queue)
 }

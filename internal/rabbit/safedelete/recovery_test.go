@@ -1,15 +1,18 @@
 package safedelete
 
 import (
+	"errors"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 
+	"github.com/warren-mq/warren/internal/rabbit/brokererr"
 	"github.com/warren-mq/warren/internal/rabbit/fence"
 	"github.com/warren-mq/warren/internal/rabbit/snapshot"
 	"github.com/warren-mq/warren/internal/vhost"
+	"github.com/warren-mq/warren/test/brokers"
 )
 
 // If AMQP and the management API lead to two brokers, the queues of one say nothing about the fences of the other. A fence that is taken
@@ -45,4 +48,36 @@ func TestWhenLeftoverFencesAreOpened(t *testing.T) {
 			}
 		})
 	}
+}
+
+// A queue that is too busy to count reports no messages and no consumers while another process deletes it. If one of its sentinels is held
+// and the other has expired, the queue shows no message either.
+func TestUnheldWhereMessagesExpire(t *testing.T) {
+	each(t, func(t *testing.T, vh *brokers.VHost) {
+		deleter, api := deleterAt(t, vh)
+		cluster, err := api.Cluster(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		for name, test := range map[string]struct {
+			arguments, policy vhost.Arguments
+			want              error
+		}{
+			"no TTL":                               {},
+			"a TTL that is longer than the fence":  {arguments: vhost.Arguments{"x-message-ttl": int64(3_600_000)}},
+			"a TTL":                                {arguments: vhost.Arguments{"x-message-ttl": int64(60_000)}, want: brokererr.ErrUnproven},
+			"a TTL by a policy":                    {policy: vhost.Arguments{"message-ttl": int64(60_000)}, want: brokererr.ErrUnproven},
+			"a TTL, and a single active consumer":  {arguments: vhost.Arguments{"x-message-ttl": int64(60_000), "x-single-active-consumer": true}, want: brokererr.ErrUnproven},
+			"no TTL, and a single active consumer": {arguments: vhost.Arguments{"x-single-active-consumer": true}},
+		} {
+			vh.DeclareQueue(name, quorum(test.arguments))
+			deleter.observer.(*realBroker).known.PutQueue(name, vhost.Queue{Durable: true, Arguments: quorum(test.arguments)})
+			left := leftover{policy: vhost.Policy{
+				Name: fence.Name{Owner: deleter.Owner, Begun: time.Now()}.String(name), Definition: fence.Fence{Effective: test.policy}.Closed(),
+			}}
+			if err := (recovery{deleter}).checkUnheld(t.Context(), cluster.Key(), left, name); !errors.Is(err, test.want) {
+				t.Errorf("%s: %v, want %v", name, err, test.want)
+			}
+		}
+	})
 }

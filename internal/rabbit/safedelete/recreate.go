@@ -66,7 +66,7 @@ func (d *Deleter) Recreate(ctx context.Context, cluster string, recreation Recre
 	g.outcome.DeleteSent = g.begun
 	switch {
 	case err == nil && !g.declared:
-		err = d.declareIfGone(ctx, cluster, recreation.Queue)
+		err = d.declareIfGone(ctx, cluster, recreation)
 	case err != nil && ctx.Err() != nil && !errors.Is(err, crashpoint.ErrCrashed):
 		err = d.errs.Ended(ctx, err)
 	}
@@ -90,12 +90,12 @@ func (d *Deleter) SettleRecreation(ctx context.Context, cluster string, queue to
 	}
 	within, cancel := context.WithTimeout(ctx, d.Timeouts.Vanish)
 	defer cancel()
-	if err := d.declareOnceGone(within, cluster, queue); err == nil {
+	if err := d.declareOnceGone(within, cluster, Recreation{Queue: queue}); err == nil {
 		return true, nil
 	} else if ctx.Err() != nil {
 		return false, d.errs.Ended(ctx, err)
 	}
-	err = d.declareIfGone(ctx, cluster, queue) // the management API may not have answered during the wait
+	err = d.declareIfGone(ctx, cluster, Recreation{Queue: queue}) // the management API may not have answered during the wait
 	if errors.Is(err, errOtherArguments) {
 		return false, nil
 	}
@@ -141,7 +141,7 @@ func (d *Deleter) awaitRepeatedDelete(ctx context.Context, cluster, queue string
 			}
 			return recovery{d}.checkNoDelete(ctx, cluster, left)
 		})
-		if !errors.Is(err, brokererr.ErrUnproven) || retry.Sleep(ctx, d.errs, gonePause) != nil {
+		if !errors.Is(err, brokererr.ErrUnproven) || retry.Sleep(ctx, d.errs, time.Second) != nil { // each time lists the policies
 			return err
 		}
 	}
@@ -173,12 +173,12 @@ func (d *Deleter) eachRecreationFence(ctx context.Context, queue string, do func
 	return nil
 }
 
-// declareOnceGone waits until a queue is gone and declares it. It returns nil once the queue has its new arguments. RabbitMQ can
-// fail to declare a queue right after the deletion: 4.3 sometimes answers cluster_not_formed and closes the connection. So
+// declareOnceGone waits until a queue is gone and declares it. It returns nil once the queue has its new arguments; if it had them before,
+// only once it is declared again. RabbitMQ can fail to declare a queue right after the deletion: 4.3 sometimes answers cluster_not_formed and closes the connection. So
 // declareOnceGone retries until the context ends.
-func (d *Deleter) declareOnceGone(ctx context.Context, cluster string, queue topology.Queue) error {
+func (d *Deleter) declareOnceGone(ctx context.Context, cluster string, recreation Recreation) error {
 	for {
-		err := d.declareIfGone(ctx, cluster, queue)
+		err := d.declareIfGone(ctx, cluster, recreation)
 		if err == nil {
 			return nil
 		}
@@ -191,14 +191,18 @@ func (d *Deleter) declareOnceGone(ctx context.Context, cluster string, queue top
 // errOtherArguments: the queue exists and does not have its new arguments.
 var errOtherArguments = errors.New("other arguments")
 
-func (d *Deleter) declareIfGone(ctx context.Context, cluster string, queue topology.Queue) error {
+func (d *Deleter) declareIfGone(ctx context.Context, cluster string, recreation Recreation) error {
+	queue := recreation.Queue
 	_, exists, err := d.held(ctx, cluster, queue.Name)
 	if err != nil {
 		return err
 	}
-	if !exists {
+	switch {
+	case !exists:
 		d.gone(queue.Name)
 		return d.changer.Declare(ctx, cluster, queue, nil)
+	case recreation.Repeats:
+		return d.errs.Fail(brokererr.ErrUnproven, stillDeleting, queue.Name)
 	}
 	info, err := d.queueInfo(ctx, queue.Name, management.WithoutStatistics)
 	switch {

@@ -106,17 +106,14 @@ func (r restoration) isSent(queue string) bool {
 
 // awaitGone waits for queues whose deletion the broker has not answered. RabbitMQ may still be deleting such a queue, and would also delete
 // a queue with the same name that is declared before it has finished. awaitGone returns the queues that may still be deleted. It declares
-// the queue of a recreation as soon as that queue is gone, unless the recreation is repeated; see SettleRecreation.
+// the queue of a recreation as soon as that queue is gone.
 func (r restoration) awaitGone(ctx context.Context) (vanishing []string) {
 	ctx, cancel := context.WithTimeout(ctx, goneWithin)
 	defer cancel()
 	sent := slices.DeleteFunc(r.queues(), func(queue string) bool { return !r.isSent(queue) })
 	failed := forEach(ctx, r.deleter.errs, sent, func(queue string) error {
 		if g := r.recreationOf(queue); g != nil {
-			if g.recreation.Repeats {
-				return r.unproven(stillDeleting, queue)
-			}
-			if err := r.deleter.declareOnceGone(ctx, r.cluster, g.recreation.Queue); err != nil {
+			if err := r.deleter.declareOnceGone(ctx, r.cluster, *g.recreation); err != nil {
 				return err
 			}
 			r.swapped(g, 0)

@@ -13,8 +13,8 @@ import (
 	"github.com/warren-mq/warren/test/rabbittest"
 )
 
-// A manager was killed before it published sentinels, and later refreshes search for them. Before RabbitMQ 4.3 each message that a
-// search returns loses a delivery. `make test` runs this test on the newest RabbitMQ, where returns do not count, and `make test-all`
+// A manager was killed before it published sentinels, and later refreshes search for them. Before RabbitMQ 4.3, each return
+// of a message counts as a delivery. `make test` runs this test on the newest RabbitMQ, where returns do not count, and `make test-all`
 // on every version.
 func TestSearchesDoNotUseUpDeliveries(t *testing.T) {
 	rabbittest.Each(t, func(t *testing.T, vh *brokers.VHost) {
@@ -63,7 +63,7 @@ func TestSearchesDoNotUseUpDeliveries(t *testing.T) {
 	})
 }
 
-// unlimited are the arguments of a queue without a delivery limit, which RabbitMQ has by default before 4.0.
+// unlimited returns the arguments of a queue without a delivery limit. Before 4.0, no queue has one by default.
 func unlimited(vh *brokers.VHost) vhost.Arguments {
 	if strings.HasPrefix(vh.Broker.Version, "3.") {
 		return nil

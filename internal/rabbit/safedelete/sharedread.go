@@ -7,7 +7,7 @@ import (
 	"github.com/warren-mq/warren/internal/rabbit/brokererr"
 )
 
-// sharedRead makes one read for all callers that ask before it begins. No caller gets an answer that is older than its question.
+// sharedRead makes one read for all callers that wait when it begins. No caller gets an answer that is older than its call.
 type sharedRead[T any] struct {
 	read func() (T, error)
 

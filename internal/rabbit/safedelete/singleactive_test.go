@@ -24,22 +24,19 @@ func TestUnheldAsConsumer(t *testing.T) {
 			t.Fatal(err)
 		}
 		for name, test := range map[string]struct {
-			arguments vhost.Arguments
-			messages  []string
+			messages []string
 			// holds: another consumer holds the first message. cancels: it was cancelled since.
 			holds, cancels bool
 			unheld         bool
 		}{
 			"an empty queue":              {unheld: true},
-			"an empty queue with a TTL":   {arguments: vhost.Arguments{"x-message-ttl": int64(60_000)}},
 			"a message":                   {messages: []string{"1"}},
 			"two sentinels":               {messages: []string{"1", "2"}},
 			"a delete is running":         {messages: []string{"1", "2"}, holds: true},
 			"a cancelled consumer holds":  {messages: []string{"1"}, holds: true, cancels: true},
 			"a consumer holds everything": {messages: []string{"1"}, holds: true, unheld: true}, // a delete leaves a sentinel ready
 		} {
-			arguments := quorum(test.arguments)
-			arguments["x-single-active-consumer"] = true
+			arguments := quorum(vhost.Arguments{"x-single-active-consumer": true})
 			vh.DeclareQueue(name, arguments)
 			deleter.observer.(*realBroker).known.PutQueue(name, vhost.Queue{Durable: true, Arguments: arguments})
 			vh.Publish("", name, test.messages...)

@@ -516,8 +516,8 @@ func TestConsequences(t *testing.T) {
 			"zero first. Start them again when status.recreation.consumersMayStart is true or the condition RecreationRequired is False"},
 		{For: "publishers", Text: `through exchange "audit", "shop": not affected`},
 		{Text: byName},
-		{For: "retries", Text: "orders.retry.30s: their messages wait about a second longer"},
-		{For: "afterwards", Text: "moved messages arrive through another exchange, and their header warren-exchange has the original one; their delivery counts, x-death counts, message TTL and expiration are reset; " +
+		{For: "retries", Text: "orders.retry.30s: their messages wait a few seconds longer"},
+		{For: "afterwards", Text: "moved messages arrive through another exchange, and their header warren-exchange has the original one; their delivery counts, message TTL and expiration are reset, and from RabbitMQ 4.0 on also their x-death counts; " +
 			`clients that declare queue "orders" must use the new arguments`},
 	}, main.Consequences(topology.Recreation{Policy: v1alpha1.RecreatePolicyMigrate, MaxReady: 100_000}, 812, []string{"orders.retry.30s"}))
 	main.Bindings = nil

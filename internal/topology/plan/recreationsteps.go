@@ -87,7 +87,7 @@ func afterMessagesCame(status v1alpha1.RecreationStatus, ended PhaseEnd) v1alpha
 }
 
 // emptiedAgain returns the status after the queue received messages. Emptying comes next, or Swapping if Emptying has just moved
-// them. After a delete was sent, Swapping continues, because the queue has no messages to move.
+// them. After a delete was sent, Swapping continues, because no messages can be moved until the delete has ended.
 func emptiedAgain(status v1alpha1.RecreationStatus) v1alpha1.RecreationStatus {
 	switch {
 	case status.Phase == v1alpha1.RecreationEmptying:

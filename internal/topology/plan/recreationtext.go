@@ -31,12 +31,12 @@ func (r Recreation) Consequences(settings topology.Recreation, messages int64, t
 			"mandatory, they can lose messages to queue %q", r.Queue.Name)},
 	}
 	if len(tiers) > 0 {
-		all = append(all, Consequence{"retries", strings.Join(tiers, ", ") + ": their messages wait about a second longer"})
+		all = append(all, Consequence{"retries", strings.Join(tiers, ", ") + ": their messages wait a few seconds longer"})
 	}
 	after := fmt.Sprintf("clients that declare queue %q must use the new arguments", r.Queue.Name)
 	if moves {
 		after = "moved messages arrive through another exchange, and their header warren-exchange has the original one; their delivery " +
-			"counts, x-death counts, message TTL and expiration are reset; " + after
+			"counts, message TTL and expiration are reset, and from RabbitMQ 4.0 on also their x-death counts; " + after
 	}
 	return append(all, Consequence{"afterwards", after})
 }

@@ -95,7 +95,7 @@ func DeadLetterAPI(asked DeadLetters) Result {
 	var found bool
 	result.Message, result.Remedy, found = strings.Cut(asked.Err.Error(), "\n")
 	if !found {
-		result.Remedy = "Check that a manager leads, and read its log."
+		result.Remedy = "Check that a manager holds the Lease of the leader election, and read its log."
 	}
 	return result
 }

@@ -74,7 +74,7 @@ func (a answer) Code() int { return a.code }
 func TestDeadLetterAPI(t *testing.T) {
 	t.Parallel()
 	refused := errors.New("refused\nAsk for a role.\n  kubectl create rolebinding")
-	const readTheLog = "Check that a manager leads, and read its log."
+	const readTheLog = "Check that a manager holds the Lease of the leader election, and read its log."
 	for name, test := range map[string]struct {
 		asked           DeadLetters
 		state           State

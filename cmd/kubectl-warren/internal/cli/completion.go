@@ -39,12 +39,12 @@ func newCompletion(streams genericiooptions.IOStreams) *cobra.Command {
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		switch {
 		case *forKubectl == (len(args) > 0):
-			return usageError("want a shell or --for-kubectl; see kubectl warren completion --help")
+			return usageError("give a shell or --for-kubectl; see kubectl warren completion --help")
 		case *forKubectl:
 			printf(streams.Out, "%s", completeForKubectl)
 			return nil
 		case !slices.Contains(shells, args[0]):
-			return usageError("there is no completion for %q: want one of %s", args[0], strings.Join(shells, ", "))
+			return usageError("there is no completion for %q: give one of %s", args[0], strings.Join(shells, ", "))
 		}
 		return completions[args[0]](cmd.Root(), streams.Out)
 	}

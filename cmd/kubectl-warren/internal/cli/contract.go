@@ -47,7 +47,7 @@ func (k *contractCommand) run(ctx context.Context, args []string) error {
 		return err
 	}
 	if !k.files.given() && len(args) == 0 {
-		return usageError("want either the NAME of a ConsumerQueue or -f FILE; see kubectl warren contract --help")
+		return usageError("give either the NAME of a ConsumerQueue or -f FILE; see kubectl warren contract --help")
 	}
 	cq, err := k.find(ctx, args)
 	if err != nil {

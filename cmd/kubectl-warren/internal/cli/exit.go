@@ -67,7 +67,7 @@ var errNameAndAll = usageError("NAME and --all-namespaces are mutually exclusive
 func usage(check cobra.PositionalArgs) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
 		if err := check(cmd, args); err != nil {
-			return usageError("want `%s` (%w); see %s --help", cmd.UseLine(), err, cmd.CommandPath())
+			return usageError("the usage is `%s` (%w); see %s --help", cmd.UseLine(), err, cmd.CommandPath())
 		}
 		return nil
 	}

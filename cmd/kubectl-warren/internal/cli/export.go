@@ -34,7 +34,7 @@ func newExport(c *cluster) *cobra.Command {
 
 func (e *exportCommand) run(ctx context.Context, args []string) error {
 	if e.files.given() == (len(args) > 0) {
-		return usageError("want either the NAMEs of ConsumerQueues or -f FILE; see kubectl warren export --help")
+		return usageError("give either the NAMEs of ConsumerQueues or -f FILE; see kubectl warren export --help")
 	}
 	if err := e.checkBrokerVersion(); err != nil {
 		return err

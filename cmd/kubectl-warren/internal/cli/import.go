@@ -47,7 +47,7 @@ func newImport(c *cluster) *cobra.Command {
 
 func (i *importCommand) run(name string) error {
 	if !slices.Contains([]string{string(v1alpha1.DriftPolicyReport), string(v1alpha1.DriftPolicyCorrect)}, i.driftPolicy) {
-		return usageError("--drift-policy is %q: want Report or Correct", i.driftPolicy)
+		return usageError("--drift-policy is %q: must be Report or Correct", i.driftPolicy)
 	}
 	content, err := i.read(name)
 	if err != nil {
@@ -91,7 +91,7 @@ func (i *importCommand) options(file definitions.File) (definitions.Options, err
 	vhosts := file.VHosts()
 	switch {
 	case len(vhosts) == 0:
-		return options, errors.New("the file has neither queues nor exchanges: want a file of `rabbitmqctl export_definitions`")
+		return options, errors.New("the file has neither queues nor exchanges: give a file of `rabbitmqctl export_definitions`")
 	case i.vhost == "" && len(vhosts) > 1:
 		return options, usageError("the file has several vhosts: choose one with --vhost: %s", text.Quoted(vhosts))
 	case i.vhost == "":

@@ -81,7 +81,7 @@ func TestARedriveAndAPurgeOfOneName(t *testing.T) {
 	same := metav1.ObjectMeta{Namespace: "shop", Name: "same"}
 	kube := fakeSession(t, interceptor.Funcs{}, &v1alpha1.Redrive{ObjectMeta: same}, &v1alpha1.Purge{ObjectMeta: same})
 	_, err := kube.job(t.Context(), "same")
-	wantUsage(t, err, `there are a Redrive and a Purge "same": want redrive/same or purge/same`)
+	wantUsage(t, err, `there are a Redrive and a Purge "same": give redrive/same or purge/same`)
 }
 
 // Warren ignores changes of a job that has ended. A command that changes one must not print that it succeeded.

@@ -63,7 +63,7 @@ func (c *jobCommand) prepare(
 		return kube, nil, c.printManifest(newJob(""))
 	case dryRunNone, dryRunServer:
 	default:
-		return kube, nil, usageError("--dry-run is %q: want none, server or client", c.dryRun)
+		return kube, nil, usageError("--dry-run is %q: must be none, server or client", c.dryRun)
 	}
 	c.say = c.Out
 	if c.output.format != formatTable {

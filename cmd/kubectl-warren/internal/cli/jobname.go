@@ -30,7 +30,7 @@ func jobsNamed(argument, namespace string) ([]client.Object, error) {
 	case resource == "purge" || resource == "purges":
 		return []client.Object{purge}, nil
 	}
-	return nil, usageError("%q is neither a Redrive nor a Purge: want NAME, redrive/NAME or purge/NAME", argument)
+	return nil, usageError("%q is neither a Redrive nor a Purge: give NAME, redrive/NAME or purge/NAME", argument)
 }
 
 // job returns the job that an argument names.
@@ -58,7 +58,7 @@ func (s session) job(ctx context.Context, argument string) (jobs.Job, error) {
 	case 1:
 		return found[0], nil
 	}
-	return jobs.Job{}, usageError("there are a Redrive and a Purge %q: want redrive/%[1]s or purge/%[1]s", argument)
+	return jobs.Job{}, usageError("there are a Redrive and a Purge %q: give redrive/%[1]s or purge/%[1]s", argument)
 }
 
 // jobs returns the Redrives and Purges of the namespace, or of all. It leaves out a kind that the user may not list.

@@ -16,7 +16,7 @@ func numberOrUnlimited(flag, text string) (*intstr.IntOrString, error) {
 	}
 	number, err := strconv.ParseInt(text, 10, 32)
 	if err != nil || number < 1 {
-		return nil, usageError("%s is %q: want a number from 1, or unlimited", flag, text)
+		return nil, usageError("%s is %q: must be a number from 1, or unlimited", flag, text)
 	}
 	return new(intstr.FromInt32(int32(number))), nil
 }

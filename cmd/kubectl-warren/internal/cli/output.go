@@ -70,7 +70,7 @@ func (o *output) validate() error {
 			return usageError("--output: %w", err)
 		}
 	}
-	return usageError("--output is %q: want one of %s", o.format, strings.Join(o.formats(), ", "))
+	return usageError("--output is %q: must be one of %s", o.format, strings.Join(o.formats(), ", "))
 }
 
 // printed prints a value as JSON, as YAML or with a template. It returns false if the format is none of these.

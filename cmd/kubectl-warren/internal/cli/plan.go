@@ -62,7 +62,7 @@ func (p *planCommand) run(ctx context.Context, args []string) error {
 func (p *planCommand) validate(args []string) error {
 	switch {
 	case p.files.given() == (len(args) > 0):
-		return usageError("want either -f FILE or the NAME of a ConsumerQueue; see kubectl warren plan --help")
+		return usageError("give either -f FILE or the NAME of a ConsumerQueue; see kubectl warren plan --help")
 	case p.version != "" && !p.files.given():
 		return usageError("--broker-version requires -f: a ConsumerQueue in the cluster is compared with its own broker")
 	}

@@ -74,7 +74,7 @@ func (f *purgeFlags) spec(consumerQueue string, now time.Time) (v1alpha1.PurgeSp
 	}
 	spec.Selector = selection
 	if f.expectedAtMost < 0 {
-		return spec, usageError("--expected-at-most is %d: want at least 1", f.expectedAtMost)
+		return spec, usageError("--expected-at-most is %d: must be at least 1", f.expectedAtMost)
 	}
 	spec.Rate, err = givenNumber("--rate", f.rate)
 	return spec, err

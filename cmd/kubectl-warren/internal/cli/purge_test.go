@@ -42,9 +42,9 @@ func TestPurgeFlags(t *testing.T) {
 		"slowly":              {args: []string{"--expected-at-most=12", "--rate=20"}, want: "{expectedAtMost: 12, rate: 20}"},
 		"as fast as can be":   {args: []string{"--expected-at-most=12", "--rate=unlimited"}, want: "{expectedAtMost: 12, rate: Unlimited}"},
 		"why":                 {args: []string{"--reason=too old"}, want: "reason: too old"},
-		"a limit below one":   {args: []string{"--expected-at-most=-1"}, refused: "--expected-at-most is -1: want at least 1"},
-		"another rate":        {args: []string{"--rate=fast"}, refused: `--rate is "fast": want a number from 1, or unlimited`},
-		"a time that is none": {args: []string{"--died-before=today"}, refused: `--died-before is "today": want a time such as 2026-01-31T08:00:00Z, or 2h or 30d`},
+		"a limit below one":   {args: []string{"--expected-at-most=-1"}, refused: "--expected-at-most is -1: must be at least 1"},
+		"another rate":        {args: []string{"--rate=fast"}, refused: `--rate is "fast": must be a number from 1, or unlimited`},
+		"a time that is none": {args: []string{"--died-before=today"}, refused: `--died-before is "today": must be a time such as 2026-01-31T08:00:00Z, or 2h or 30d`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -262,7 +262,7 @@ func TestJobsNamed(t *testing.T) {
 			got = append(got, jobs.Of(each).Noun(), each.GetName())
 		}
 		if err != nil {
-			wantUsage(t, err, `"`+argument+`" is neither a Redrive nor a Purge: want NAME, redrive/NAME or purge/NAME`)
+			wantUsage(t, err, `"`+argument+`" is neither a Redrive nor a Purge: give NAME, redrive/NAME or purge/NAME`)
 		}
 		if got := strings.Join(got, " "); got != want {
 			t.Errorf("%q is %q, want %q", argument, got, want)

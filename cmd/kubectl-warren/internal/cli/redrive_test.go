@@ -23,13 +23,13 @@ func TestRedriveFlags(t *testing.T) {
 	now := time.Date(2026, 1, 31, 12, 0, 0, 0, time.UTC)
 	for name, test := range map[string]struct {
 		args []string
-		// want is the spec as YAML, without consumerQueueRef; or the beginning of a usage error.
+		// want is the spec as YAML, without consumerQueueRef. refused is the usage error; empty if the flags are valid.
 		want, refused string
 	}{
 		"all of them":    {want: "{}"},
 		"fingerprints":   {args: []string{"--id=aaaaaaaaaaaaaaaa,bbbbbbbbbbbbbbbb"}, want: "selector: {ids: [aaaaaaaaaaaaaaaa, bbbbbbbbbbbbbbbb]}"},
 		"reasons":        {args: []string{"--died-reason=rejected", "--died-reason=MAXLENGTH"}, want: "selector: {reasons: [Rejected, MaxLength]}"},
-		"another reason": {args: []string{"--died-reason=boredom"}, refused: `--died-reason is "boredom": want one of Rejected, Expired, MaxLength, DeliveryLimit, Parked`},
+		"another reason": {args: []string{"--died-reason=boredom"}, refused: `--died-reason is "boredom": must be one of Rejected, Expired, MaxLength, DeliveryLimit, Parked`},
 		"unknown origin": {args: []string{"--unknown-origin"}, want: "selector: {unknownOrigin: true}"},
 		"a header":       {args: []string{"--header=x-tenant"}, want: "selector: {headers: [{name: x-tenant, operator: Exists}]}"},
 		"no header":      {args: []string{"--header=!x-tenant"}, want: "selector: {headers: [{name: x-tenant, operator: DoesNotExist}]}"},
@@ -51,28 +51,28 @@ func TestRedriveFlags(t *testing.T) {
 			args: []string{"--died-after=2h", "--died-before=2026-01-31T11:30:00Z"},
 			want: `selector: {diedAfter: "2026-01-31T10:00:00Z", diedBefore: "2026-01-31T11:30:00Z"}`,
 		},
-		"another time":           {args: []string{"--died-after=yesterday"}, refused: `--died-after is "yesterday": want a time such as 2026-01-31T08:00:00Z, or 2h or 30d`},
-		"days without a number":  {args: []string{"--died-after=d"}, refused: `--died-after is "d": want a time such as 2026-01-31T08:00:00Z, or 2h or 30d`},
-		"days that are negative": {args: []string{"--died-after=-3d"}, refused: `--died-after is "-3d": want a time such as 2026-01-31T08:00:00Z, or 2h or 30d`},
-		"a negative duration":    {args: []string{"--died-before=-2h"}, refused: `--died-before is "-2h": want a time such as 2026-01-31T08:00:00Z, or 2h or 30d`},
+		"another time":           {args: []string{"--died-after=yesterday"}, refused: `--died-after is "yesterday": must be a time such as 2026-01-31T08:00:00Z, or 2h or 30d`},
+		"days without a number":  {args: []string{"--died-after=d"}, refused: `--died-after is "d": must be a time such as 2026-01-31T08:00:00Z, or 2h or 30d`},
+		"days that are negative": {args: []string{"--died-after=-3d"}, refused: `--died-after is "-3d": must be a time such as 2026-01-31T08:00:00Z, or 2h or 30d`},
+		"a negative duration":    {args: []string{"--died-before=-2h"}, refused: `--died-before is "-2h": must be a time such as 2026-01-31T08:00:00Z, or 2h or 30d`},
 		"how many":               {args: []string{"--max-messages=5", "--rate=20"}, want: "{maxMessages: 5, rate: 20}"},
 		"as fast as can be":      {args: []string{"--rate=unlimited"}, want: "rate: Unlimited"},
-		"a limit below one":      {args: []string{"--max-messages=-1"}, refused: "--max-messages is -1: want at least 1"},
-		"a limit of nothing":     {args: []string{"--max-messages=0"}, refused: "--max-messages is 0: want at least 1"},
+		"a limit below one":      {args: []string{"--max-messages=-1"}, refused: "--max-messages is -1: must be at least 1"},
+		"a limit of nothing":     {args: []string{"--max-messages=0"}, refused: "--max-messages is 0: must be at least 1"},
 		"limits": {
 			args: []string{"--max-redrives=unlimited", "--max-destination-depth=50", "--max-failures=1", "--remove-header=x-a", "--remove-header=x,b"},
 			want: "{maxRedrives: Unlimited, maxDestinationDepth: 50, maxFailures: 1, removeHeaders: [x-a, 'x,b']}",
 		},
-		"no failures at all":   {args: []string{"--max-failures=0"}, refused: "--max-failures is 0: want at least 1"},
-		"no redrives at all":   {args: []string{"--max-redrives=0"}, refused: `--max-redrives is "0": want a number from 1, or unlimited`},
-		"another rate":         {args: []string{"--rate=fast"}, refused: `--rate is "fast": want a number from 1, or unlimited`},
+		"no failures at all":   {args: []string{"--max-failures=0"}, refused: "--max-failures is 0: must be at least 1"},
+		"no redrives at all":   {args: []string{"--max-redrives=0"}, refused: `--max-redrives is "0": must be a number from 1, or unlimited`},
+		"another rate":         {args: []string{"--rate=fast"}, refused: `--rate is "fast": must be a number from 1, or unlimited`},
 		"a tier":               {args: []string{"--to=Retry", "--delay=5m"}, want: "destination: {type: Retry, delay: 5m}"},
 		"the first tier":       {args: []string{"--to=retry"}, want: "destination: {type: Retry}"},
 		"a delay without tier": {args: []string{"--delay=5m"}, refused: "--delay requires --to retry: remove --delay, or add --to retry"},
 		"where it came from":   {args: []string{"--to=original"}, want: "destination: {type: Original}"},
 		"another":              {args: []string{"--to=consumerqueue/quarantine"}, want: "destination: {type: ConsumerQueue, consumerQueueRef: {name: quarantine}}"},
-		"another without name": {args: []string{"--to=consumerqueue/"}, refused: `--to is "consumerqueue/": want main, retry, original or consumerqueue/NAME`},
-		"a queue":              {args: []string{"--to=orders"}, refused: `--to is "orders": want main, retry, original or consumerqueue/NAME`},
+		"another without name": {args: []string{"--to=consumerqueue/"}, refused: `--to is "consumerqueue/": must be main, retry, original or consumerqueue/NAME`},
+		"a queue":              {args: []string{"--to=orders"}, refused: `--to is "orders": must be main, retry, original or consumerqueue/NAME`},
 		"why":                  {args: []string{"--reason=the API is back"}, want: "reason: the API is back"},
 	} {
 		t.Run(name, func(t *testing.T) {

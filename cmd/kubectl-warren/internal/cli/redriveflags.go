@@ -53,13 +53,13 @@ func (f *redriveFlags) spec(consumerQueue string, now time.Time) (v1alpha1.Redri
 	}
 	if f.flags.Changed("max-messages") {
 		if f.maxMessages < 1 {
-			return spec, usageError("--max-messages is %d: want at least 1", f.maxMessages)
+			return spec, usageError("--max-messages is %d: must be at least 1", f.maxMessages)
 		}
 		spec.MaxMessages = &f.maxMessages
 	}
 	if f.flags.Changed("max-failures") {
 		if f.maxFailures < 1 {
-			return spec, usageError("--max-failures is %d: want at least 1", f.maxFailures)
+			return spec, usageError("--max-failures is %d: must be at least 1", f.maxFailures)
 		}
 		spec.MaxFailures = &f.maxFailures
 	}
@@ -94,7 +94,7 @@ func (f *redriveFlags) destination() (*v1alpha1.RedriveDestination, error) {
 	case kind == "original" && !named:
 		destination = &v1alpha1.RedriveDestination{Type: v1alpha1.RedriveToOriginal}
 	default:
-		return nil, usageError("--to is %q: want main, retry, original or consumerqueue/NAME", f.to)
+		return nil, usageError("--to is %q: must be main, retry, original or consumerqueue/NAME", f.to)
 	}
 	if f.delay != "" && kind != "retry" {
 		return nil, usageError("--delay requires --to retry: remove --delay, or add --to retry")

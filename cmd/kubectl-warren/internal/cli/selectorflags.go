@@ -49,7 +49,7 @@ func (f *selectorFlags) selection(now time.Time) (*v1alpha1.DeadLetterSelector, 
 	for _, given := range f.diedReasons {
 		at := slices.IndexFunc(parameters.Reasons, func(reason string) bool { return strings.EqualFold(reason, given) })
 		if at < 0 {
-			return nil, usageError("--died-reason is %q: want one of %s", given, strings.Join(parameters.Reasons, ", "))
+			return nil, usageError("--died-reason is %q: must be one of %s", given, strings.Join(parameters.Reasons, ", "))
 		}
 		selection.Reasons = append(selection.Reasons, v1alpha1.DeadLetterReason(parameters.Reasons[at]))
 	}
@@ -85,7 +85,7 @@ func timeOf(flag, text string, now time.Time) (*metav1.Time, error) {
 	}
 	at, err := time.Parse(time.RFC3339, text)
 	if err != nil {
-		return nil, usageError("%s is %q: want a time such as 2026-01-31T08:00:00Z, or 2h or 30d", flag, text)
+		return nil, usageError("%s is %q: must be a time such as 2026-01-31T08:00:00Z, or 2h or 30d", flag, text)
 	}
 	return new(metav1.NewTime(at)), nil
 }

@@ -35,8 +35,8 @@ type apiServer struct {
 
 	// served is true if the API server serves the dead-letter API itself.
 	served bool
-	// tokens handles requests for tokens, unless it is nil.
-	tokens *apierrors.StatusError
+	// tokenError is the error that requests for tokens return; nil if they succeed.
+	tokenError *apierrors.StatusError
 	// answers are the responses of the dead-letter API, in order; the last one repeats.
 	answers []http.HandlerFunc
 	asked   []string
@@ -48,8 +48,8 @@ func (s *apiServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		writeJSON(w, http.StatusOK, metav1.APIResourceList{TypeMeta: metav1.TypeMeta{Kind: "APIResourceList", APIVersion: "v1"}})
 	case r.URL.Path == group:
 		http.NotFound(w, r)
-	case r.URL.Path == token && s.tokens != nil:
-		failure(s.tokens)(w, r)
+	case r.URL.Path == token && s.tokenError != nil:
+		failure(s.tokenError)(w, r)
 	case r.URL.Path == token:
 		s.createToken(w, r)
 	default:
@@ -166,7 +166,7 @@ func TestNoToken(t *testing.T) {
 The dead-letter API needs a ServiceAccount in the namespace. A user with the role admin in the namespace creates it, once:
   kubectl --namespace shop create serviceaccount warren-dead-letters
   kubectl --namespace shop create rolebinding warren-dead-letters-deadletterqueue-editor-role --clusterrole=warren-deadletterqueue-editor-role --serviceaccount=shop:warren-dead-letters
-To show counts and no messages, bind the role warren-deadletterqueue-viewer-role instead. To use another ServiceAccount, add --service-account. If the Helm release is not called warren, add --warren-service.
+To show only counts, bind the role warren-deadletterqueue-viewer-role instead. To use another ServiceAccount, add --service-account. If the Helm release is not called warren, add --warren-service.
 Without a ServiceAccount, you can still count messages and move them back:
   kubectl warren dlq redrive NAME --namespace shop --dry-run`},
 		"no right": {apierrors.NewForbidden(accounts, "warren-dead-letters", errors.New("no")), `serviceaccounts "warren-dead-letters" is forbidden: no
@@ -249,8 +249,8 @@ The Role warren-dead-letters-proxy-role allows every user to use the proxy of th
 		"no right to export":   {answer: forbidden, subresource: v1alpha1.SubresourceExport, want: grant + "deadletterqueue-admin-role --clusterrole=warren-deadletterqueue-admin-role --serviceaccount=shop:warren-dead-letters"},
 		"no right at the API":  {answer: forbidden, served: true, want: isForbidden + `Ask for the role in namespace "shop": view is enough to count, edit to read messages, admin to export them.`},
 		"a job at the queue": {
-			answer: failure(apierrors.NewTooManyRequests(`Redrive "a" takes messages of queue "q". Suspend the Redrive, or try again when it has ended`, 30)),
-			want:   `Redrive "a" takes messages of queue "q". Suspend the Redrive, or try again when it has ended`,
+			answer: failure(apierrors.NewTooManyRequests(`Redrive "a" takes messages from queue "q". Suspend the Redrive, or try again when it has ended`, 30)),
+			want:   `Redrive "a" takes messages from queue "q". Suspend the Redrive, or try again when it has ended`,
 		},
 		"a token that is refused":   {answer: failure(apierrors.NewUnauthorized("give a token for the audience warren")), want: "give a token for the audience warren"},
 		"a parameter":               {answer: failure(apierrors.NewBadRequest(`limit: "0" must be a number from 1 to 1000`)), want: `limit: "0" must be a number from 1 to 1000`},

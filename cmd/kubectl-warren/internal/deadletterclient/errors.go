@@ -54,7 +54,7 @@ func (c *Client) explainToken(err error) error {
 			"namespace creates it, once:\n"+
 			"  kubectl --namespace %[1]s create serviceaccount %[2]s\n"+
 			"%[3]s\n"+
-			"To show counts and no messages, bind the role %[4]s instead. To use another ServiceAccount, add --service-account. "+
+			"To show only counts, bind the role %[4]s instead. To use another ServiceAccount, add --service-account. "+
 			"If the Helm release is not called warren, add --warren-service.\n"+
 			"Without a ServiceAccount, you can still count messages and move them back:\n"+
 			"  kubectl warren dlq redrive NAME --namespace %[1]s --dry-run",
