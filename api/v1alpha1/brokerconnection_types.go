@@ -13,9 +13,9 @@ const DefaultConnectionName = "default"
 //
 // +kubebuilder:validation:XValidation:rule="has(self.secretRef) != has(self.clusterRef)",message="set exactly one of secretRef (a Secret with username, password and URIs) and clusterRef (a RabbitmqCluster)"
 type BrokerConnectionSpec struct {
-	// secretRef names a Secret in this namespace with the keys username, password, amqpURI and managementURI (alias uri). It can
-	// also be a default-user Secret of the RabbitMQ cluster operator: Warren derives both URIs from its host, port and
-	// connection_string.
+	// secretRef names a Secret in this namespace with the keys username, password and amqpURI, and optionally managementURI (alias uri).
+	// Without it, Warren uses the host of amqpURI with port 15672, or 15671 with TLS. The Secret can also be a default-user Secret of the
+	// RabbitMQ cluster operator: Warren derives both URIs from its host, port and connection_string.
 	// +optional
 	SecretRef *LocalObjectReference `json:"secretRef,omitempty"`
 
@@ -60,7 +60,9 @@ type BrokerConnectionSpec struct {
 	// +optional
 	ResyncInterval Duration `json:"resyncInterval,omitempty"`
 
-	// suspend stops all reads and writes at the broker for this connection and its ConsumerQueues.
+	// suspend closes the connection, and stops all reads and writes at the broker for its ConsumerQueues. If a ConsumerQueue is deleted
+	// meanwhile, Warren retains its topology. A recreation stops in its phase, and in the phase Swapping its queue may refuse messages
+	// until suspend is false again.
 	// +kubebuilder:default=false
 	// +optional
 	Suspend bool `json:"suspend,omitempty"`
@@ -149,7 +151,7 @@ type BrokerCapabilities struct {
 	// +required
 	Policies bool `json:"policies"`
 
-	// delayedRedelivery is true if the broker supports retry.redeliveryDelay (RabbitMQ 4.3).
+	// delayedRedelivery is true if the broker supports retry.redeliveryDelay (RabbitMQ 4.3 and newer).
 	// +required
 	DelayedRedelivery bool `json:"delayedRedelivery"`
 

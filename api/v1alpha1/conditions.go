@@ -61,7 +61,8 @@ const (
 	ReasonBrokerUnreachable = "BrokerUnreachable"
 	// ReasonPermissionDenied: the broker's user lacks a permission.
 	ReasonPermissionDenied = "PermissionDenied"
-	// ReasonConflict: another ConsumerQueue holds an object, and specifies it differently or exclusively.
+	// ReasonConflict: another ConsumerQueue holds an object, and specifies it differently or exclusively, or its namespace does not share
+	// it.
 	ReasonConflict = "Conflict"
 	// ReasonTerminating: the resource is being deleted, together with its topology if deletionPolicy allows it.
 	ReasonTerminating = "Terminating"
@@ -69,7 +70,7 @@ const (
 	ReasonUnsupportedByBroker = "UnsupportedByBroker"
 	// ReasonUnsafeTopology: on this broker the topology would lose or block messages.
 	ReasonUnsafeTopology = "UnsafeTopology"
-	// ReasonSuspended: spec.suspend is set, here or on the BrokerConnection.
+	// ReasonSuspended: spec.suspend is true, here or on the BrokerConnection.
 	ReasonSuspended = "Suspended"
 	// ReasonInvalidSpec: the spec is invalid in a way that the API server cannot detect. For example, AMQP cannot carry its
 	// arguments.

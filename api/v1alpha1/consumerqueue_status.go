@@ -265,7 +265,7 @@ type TopologyEntry struct {
 	LastSyncedHash string `json:"lastSyncedHash,omitempty"`
 }
 
-// Effect is the action that makes a change.
+// Effect is the action that removes a difference.
 //
 // +kubebuilder:validation:Enum=Declare;Bind;Unbind;Delete;Recreate;None
 type Effect string
@@ -332,7 +332,7 @@ type Change struct {
 	// +optional
 	Observed string `json:"observed,omitempty"`
 
-	// effect is the action that makes the change, such as Declare or Recreate.
+	// effect is the action that removes the difference, such as Declare or Recreate. None: the user or another system must act.
 	// +required
 	Effect Effect `json:"effect,omitempty"`
 

@@ -28,7 +28,7 @@ type ConsumerQueueSpec struct {
 	// bindings are the exchanges and routing keys that feed the main queue.
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=64
-	// +kubebuilder:validation:XValidation:rule="self.all(a, self.all(b, a.exchange.name != b.exchange.name || !has(a.exchange.type) || !has(b.exchange.type) || a.exchange.type == b.exchange.type))",message="the same exchange is given with two types: give it one"
+	// +kubebuilder:validation:XValidation:rule="self.all(a, self.all(b, a.exchange.name != b.exchange.name || !has(a.exchange.type) || !has(b.exchange.type) || a.exchange.type == b.exchange.type))",message="bindings give one exchange two types: use the same exchange.type"
 	// +optional
 	Bindings []SourceBinding `json:"bindings,omitempty"`
 
@@ -51,8 +51,9 @@ type ConsumerQueueSpec struct {
 	// +optional
 	Contract *ContractSpec `json:"contract,omitempty"`
 
-	// driftPolicy is what Warren does if exchanges, queues or bindings are missing at the broker. Correct declares them again.
-	// Report only reports them.
+	// driftPolicy is what Warren does if the broker differs from the spec. Correct declares missing exchanges, queues and bindings, and
+	// removes objects that left the spec. Report writes nothing to the broker: Warren declares no object, not even the first time, and
+	// recreates no queue. When the resource is deleted, Report retains objects that Warren found, unless deletionPolicy is Delete.
 	// +kubebuilder:default=Correct
 	// +optional
 	DriftPolicy DriftPolicy `json:"driftPolicy,omitempty"`
@@ -68,14 +69,16 @@ type ConsumerQueueSpec struct {
 	// +optional
 	Recreation *RecreationSpec `json:"recreation,omitempty"`
 
-	// deletionPolicy is what Warren does with the topology when this resource is deleted. DeleteIfEmpty deletes queues that are
-	// proven empty and objects that nothing else uses. Retain leaves everything at the broker. Delete also deletes messages.
+	// deletionPolicy is what Warren does with the topology when this resource is deleted. DeleteIfEmpty deletes the topology if the main
+	// queue and the delay tiers are proven empty and have no consumers, and otherwise retains all of it. It also retains a dead-letter
+	// queue with messages. Retain leaves everything at the broker. Delete also deletes messages. Warren never deletes objects that other
+	// clients or ConsumerQueues need.
 	// +kubebuilder:default=DeleteIfEmpty
 	// +optional
 	DeletionPolicy DeletionPolicy `json:"deletionPolicy,omitempty"`
 
-	// suspend stops all reads and writes at the broker for this resource. If a recreation is in phase Swapping, or if its work is
-	// running, that phase or work ends first.
+	// suspend stops all reads and writes at the broker for this resource. A phase of a recreation that is running ends first. If the
+	// resource is deleted while it is suspended, Warren retains the topology at the broker.
 	// +kubebuilder:default=false
 	// +optional
 	Suspend bool `json:"suspend,omitempty"`
@@ -142,7 +145,7 @@ type DeletionPolicy string
 
 // The values of DeletionPolicy.
 const (
-	// DeletionPolicyDeleteIfEmpty deletes queues that are proven empty, and objects that nothing else uses.
+	// DeletionPolicyDeleteIfEmpty deletes the topology if its main queue and delay tiers are proven empty, and otherwise retains it.
 	DeletionPolicyDeleteIfEmpty DeletionPolicy = "DeleteIfEmpty"
 	// DeletionPolicyRetain leaves everything at the broker.
 	DeletionPolicyRetain DeletionPolicy = "Retain"
@@ -159,9 +162,9 @@ const (
 // Names derived from the main queue's name must fit, and all names must differ:
 // +kubebuilder:validation:XValidation:rule="defaultDeadLetterNamesFit(self)",fieldPath=".spec.deadLetter",message="the name <main queue>.dlx or <main queue>.dlq exceeds 255 bytes: give deadLetter.exchange.name and deadLetter.queue.name, or a shorter queue.name"
 // +kubebuilder:validation:XValidation:rule="defaultTierNamesFit(self)",fieldPath=".spec.retry",message="the name <main queue>.retry.<delay> exceeds 255 bytes: give delayTiers with queueName, or a shorter queue.name"
-// +kubebuilder:validation:XValidation:rule="deadLetterQueueIsNotMain(self)",fieldPath=".spec.deadLetter.queue.name",message="the dead-letter queue and the main queue have the same name: choose another"
+// +kubebuilder:validation:XValidation:rule="deadLetterQueueIsNotMain(self)",fieldPath=".spec.deadLetter.queue.name",message="the dead-letter queue and the main queue have the same name: choose another deadLetter.queue.name"
 // +kubebuilder:validation:XValidation:rule="namedTiersAreNeitherMainNorDeadLetter(self)",fieldPath=".spec.retry.delayTiers",message="a delay tier has the name of the main queue or the dead-letter queue: choose another queueName"
-// +kubebuilder:validation:XValidation:rule="deadLetterQueueIsNoTier(self)",fieldPath=".spec.deadLetter.queue.name",message="the dead-letter queue has the name of a delay tier: choose another"
+// +kubebuilder:validation:XValidation:rule="deadLetterQueueIsNoTier(self)",fieldPath=".spec.deadLetter.queue.name",message="the dead-letter queue has the name of a delay tier: choose another deadLetter.queue.name"
 // +kubebuilder:validation:XValidation:rule="namedTiersAreNotDefaultTiers(self)",fieldPath=".spec.retry.delayTiers",message="two delay tiers have the same queue name: choose another queueName"
 // +kubebuilder:validation:XValidation:rule="givenKeysAreNotDefaultKeys(self)",fieldPath=".spec.retry.delayTiers",message="two delay tiers have the same routing key, so a message would wait in both: choose another routingKey"
 // +kubebuilder:validation:XValidation:rule="deadLetterExchangeIsNoOther(self)",fieldPath=".spec.deadLetter",message="the dead-letter exchange must differ from retry.exchange and from the exchanges of bindings: choose another deadLetter.exchange.name"
@@ -181,7 +184,7 @@ const (
 // +kubebuilder:printcolumn:name="Reason",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].reason`
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
 // +kubebuilder:printcolumn:name="Connection",type=string,priority=1,JSONPath=`.status.connectionName`
-// +kubebuilder:printcolumn:name="Advisories",type=string,priority=1,JSONPath=`.status.advisories[*].code`
+// +kubebuilder:printcolumn:name="Advisory",type=string,priority=1,JSONPath=`.status.advisories[0].code`
 // +kubebuilder:printcolumn:name="Message",type=string,priority=1,JSONPath=`.status.conditions[?(@.type=="Ready")].message`
 type ConsumerQueue struct {
 	metav1.TypeMeta `json:",inline"`

@@ -21,8 +21,8 @@ type DeadLetterQueueSpec struct {
 // +kubebuilder:validation:XValidation:rule="!(has(self.policy) && self.policy == 'Disabled') || !(has(self.exchange) || has(self.routingKey) || has(self.queue))",message="deadLetter.policy Disabled takes no other deadLetter fields: remove them, or remove policy"
 // +kubebuilder:validation:XValidation:rule="!has(self.routingKey) || (has(self.exchange) && has(self.exchange.type) && self.exchange.type in ['direct', 'topic'])",message="deadLetter.routingKey has no meaning for a fanout or headers exchange: remove it, or set deadLetter.exchange with type direct or topic"
 type DeadLetterSpec struct {
-	// policy is Enabled or Disabled. With Disabled there is no dead-letter exchange and no dead-letter queue, and the broker drops
-	// dead letters.
+	// policy is Enabled, the default, or Disabled. With Disabled there is no dead-letter exchange and no dead-letter queue, and the broker
+	// drops dead letters.
 	// +optional
 	Policy DeadLetterPolicy `json:"policy,omitempty"`
 
@@ -47,10 +47,10 @@ type DeadLetterExchange struct {
 	// +optional
 	Name ExchangeName `json:"name,omitempty"`
 
-	// type of the exchange. fanout routes every dead letter to the dead-letter queue; direct and topic route dead letters with a
-	// matching routing key. headers routes rejected messages to the delay tier and other dead letters to the dead-letter queue.
-	// headers requires retry.strategy Reject without retry.exchange, and RabbitMQ 4.0. A headers exchange cannot be shared. If not
-	// given, the type is headers if these requirements are met, and fanout otherwise.
+	// type of the exchange. fanout routes every dead letter to the dead-letter queue; direct and topic route dead letters with a matching
+	// routing key. headers routes rejected messages to the delay tier and other dead letters to the dead-letter queue. headers requires
+	// retry.strategy Reject without retry.exchange, and RabbitMQ 4.0 or newer. A headers exchange cannot be shared. If not given, the type
+	// is headers if these requirements are met, and fanout otherwise.
 	// +kubebuilder:validation:Enum=fanout;direct;topic;headers
 	// +optional
 	Type ExchangeType `json:"type,omitempty"`

@@ -63,7 +63,7 @@ type DeadLetterReason string
 
 // HeaderRequirement compares a header with values.
 //
-// +kubebuilder:validation:XValidation:rule="(self.operator in ['In', 'NotIn']) == (has(self.values) && size(self.values) > 0)",message="operators In and NotIn require values, and no other operator takes them"
+// +kubebuilder:validation:XValidation:rule="(self.operator in ['In', 'NotIn']) == (has(self.values) && size(self.values) > 0)",message="operators In and NotIn require values, and no other operator takes them: add values, or remove them"
 type HeaderRequirement struct {
 	// name of the header, in the same case as in the message. Use expression for a name that has =, or begins or ends with !.
 	// +kubebuilder:validation:MinLength=1
@@ -72,7 +72,7 @@ type HeaderRequirement struct {
 	// +required
 	Name string `json:"name,omitempty"`
 
-	// operator compares the header: In, NotIn, Exists or DoesNotExist.
+	// operator compares the header: In, NotIn, Exists or DoesNotExist. NotIn also selects messages without the header.
 	// +kubebuilder:validation:Enum=In;NotIn;Exists;DoesNotExist
 	// +required
 	Operator string `json:"operator,omitempty"`
@@ -88,6 +88,7 @@ type HeaderRequirement struct {
 // JobStatus is the common part of the statuses of a Redrive and a Purge.
 type JobStatus struct {
 	// conditions are Ready and, while they hold, Reconciling, Stalled and Suspended. When the job has ended, Complete or Failed is True.
+	// Complete is also True for a cancelled job, with the reason Cancelled.
 	// +listType=map
 	// +listMapKey=type
 	// +kubebuilder:validation:MaxItems=16
@@ -123,13 +124,14 @@ type JobStatus struct {
 	// +optional
 	Examined *int64 `json:"examined,omitempty"`
 
-	// skipped counts the messages that stay in the dead-letter queue, by reason.
+	// skipped counts the messages that stay in the dead-letter queue, by reason: NotSelected, NotEvaluated, Undated, MaxRedrives, CameBack,
+	// OtherOrigin, NoOrigin or TooLarge.
 	// +kubebuilder:validation:MaxProperties=16
 	// +optional
 	Skipped map[string]int64 `json:"skipped,omitempty"`
 
-	// evaluationError is the error of the expression on the first message that skipped counts as NotEvaluated. It contains no values of the
-	// message.
+	// evaluationError is the error of the expression on the first message that status.skipped counts as NotEvaluated. It contains no values
+	// of the message.
 	// +kubebuilder:validation:MaxLength=1024
 	// +optional
 	EvaluationError string `json:"evaluationError,omitempty"`

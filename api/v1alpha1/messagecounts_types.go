@@ -22,10 +22,10 @@ type MessageCounts struct {
 	// +optional
 	DeadLettered *int64 `json:"deadLettered,omitempty"`
 
-	// stuck is how many of these messages are dead letters that RabbitMQ cannot route; absent if there are none. The exchange, its
-	// binding or the target queue is missing, the target queue is full or has no quorum, or the route is a cycle. Such dead letters
-	// stay in their queue, and no consumer receives them. Warren reports a dead letter as stuck if it waited at two consecutive counts.
-	// It leaves out queues that delay returned messages, by an argument or a policy.
+	// stuck counts the dead letters in the queues of this topology that RabbitMQ cannot route; absent if there are none. The exchange, its
+	// binding or the target queue is missing, the target queue is full or has no quorum, or the route is a cycle. Such dead letters stay in
+	// their queue, and no consumer receives them. Warren reports a dead letter as stuck if it waited at two consecutive counts. Warren
+	// leaves out queues that delay returned messages, by an argument or a policy.
 	// +kubebuilder:validation:Minimum=0
 	// +optional
 	Stuck *int64 `json:"stuck,omitempty"`

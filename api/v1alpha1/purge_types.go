@@ -32,8 +32,8 @@ type PurgeSpec struct {
 	// +optional
 	Rate *intstr.IntOrString `json:"rate,omitempty"`
 
-	// requestedBy is the user who requested the Purge, under the name that the API server knows. Trust it only if the admission
-	// policies in config/admission are installed.
+	// requestedBy is the user who requested the Purge, as the API server names the user. Trust it only with Warren's
+	// ValidatingAdmissionPolicy: config/admission, or requestedByPolicy.enabled of the Helm chart.
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=1024
 	// +optional
@@ -55,12 +55,12 @@ type PurgeSpec struct {
 	// +optional
 	Suspend bool `json:"suspend,omitempty"`
 
-	// cancel ends the Purge. Deleted messages cannot be recovered.
+	// cancel ends the Purge, which cannot be continued. Deleted messages cannot be recovered.
 	// +kubebuilder:default=false
 	// +optional
 	Cancel bool `json:"cancel,omitempty"`
 
-	// ttlSecondsAfterFinished is how long the Purge is retained after it has ended; forever if not given.
+	// ttlSecondsAfterFinished is how many seconds after its end Warren deletes the Purge. If not given, Warren does not delete it.
 	// +kubebuilder:validation:Minimum=0
 	// +optional
 	TTLSecondsAfterFinished *int32 `json:"ttlSecondsAfterFinished,omitempty"`

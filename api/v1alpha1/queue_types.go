@@ -65,10 +65,10 @@ type QueueSettings struct {
 	// +optional
 	MessageTTL Duration `json:"messageTTL,omitempty"`
 
-	// deliveryLimit is how often a message may be returned to the queue before the broker dead-letters or drops it
-	// (x-delivery-limit). It is a number, Unlimited, or BrokerDefault, which leaves the argument out. A dead-letter queue has
-	// Unlimited by default. The default of a main queue is retry.maxAttempts - 1 with retry.strategy Requeue, BrokerDefault if it
-	// dead-letters to a dead-letter queue, and Unlimited otherwise.
+	// deliveryLimit is how often a message may be returned to the queue before the broker dead-letters or drops it (x-delivery-limit). It
+	// is a number, Unlimited, or BrokerDefault. BrokerDefault leaves the argument out: the limit is then 20 from RabbitMQ 4.0 on, and there
+	// is none before. A dead-letter queue has Unlimited by default. The default of a main queue is retry.maxAttempts - 1 with
+	// retry.strategy Requeue, BrokerDefault if it dead-letters to a dead-letter queue, and Unlimited otherwise.
 	// +optional
 	DeliveryLimit *intstr.IntOrString `json:"deliveryLimit,omitempty"`
 
@@ -81,7 +81,8 @@ type QueueSettings struct {
 	MaxLengthBytes *resource.Quantity `json:"maxLengthBytes,omitempty"`
 
 	// overflow is what the broker does when the queue is full (x-overflow). RejectPublish refuses new messages. DropHead drops or
-	// dead-letters the oldest. The default of a dead-letter queue with a maximum length is RejectPublish.
+	// dead-letters the oldest. The default is RejectPublish for a main queue that dead-letters with deadLetterStrategy AtLeastOnce, and for
+	// a dead-letter queue with a maximum length. For other queues, RabbitMQ drops the oldest messages unless a policy says otherwise.
 	// +optional
 	Overflow Overflow `json:"overflow,omitempty"`
 
@@ -95,7 +96,7 @@ type QueueSettings struct {
 	// +optional
 	LeaderLocator LeaderLocator `json:"leaderLocator,omitempty"`
 
-	// consumerTimeout is how long a consumer may take to acknowledge a message (x-consumer-timeout).
+	// consumerTimeout is how long a consumer may take to acknowledge a message (x-consumer-timeout). It requires RabbitMQ 3.12 or newer.
 	// +optional
 	ConsumerTimeout Duration `json:"consumerTimeout,omitempty"`
 

@@ -22,8 +22,8 @@ const (
 // RecreationSpec defines how queues are recreated under recreatePolicy WhenEmpty or Migrate.
 type RecreationSpec struct {
 	// approval is Required or Automatic; Required if not given. With Required, a recreation under Migrate waits for the annotation
-	// messaging.warren.dev/approve-recreation. A recreation always waits for the annotation if Warren neither declared the queue nor
-	// ever saw it in sync, or if only a broker upgrade requires it.
+	// messaging.warren.dev/approve-recreation. A recreation always waits for the annotation if Warren neither declared the queue nor ever
+	// saw it in sync, or if only a broker upgrade requires the recreation.
 	// +optional
 	Approval RecreationApproval `json:"approval,omitempty"`
 
@@ -40,9 +40,9 @@ type RecreationSpec struct {
 	// +optional
 	SettleTimeout Duration `json:"settleTimeout,omitempty"`
 
-	// publishersPastBindings is what Warren does if clients publish to the queue by its name during a recreation. Refuse, the
-	// default, restores the old queue. Accept moves these messages to the new queue. With Accept, a publisher without mandatory may
-	// lose messages in the milliseconds between the deletion and the declaration of the queue.
+	// publishersPastBindings is what Warren does if clients publish to the queue by its name during a recreation. Refuse, the default,
+	// restores the old queue. Accept moves these messages to the new queue. With Accept, a client that publishes without the mandatory flag
+	// may lose messages in the milliseconds between the deletion and the declaration of the queue.
 	// +optional
 	PublishersPastBindings PublishersPastBindings `json:"publishersPastBindings,omitempty"`
 }
@@ -296,7 +296,7 @@ type RecreationResult struct {
 
 // Reasons to restore the old queue.
 const (
-	// BackOutAborted: the annotation abort-recreation named the recreation, recreatePolicy became Manual, or the spec was edited back.
+	// BackOutAborted: the annotation abort-recreation named the recreation, recreatePolicy became Manual, or the spec was reverted.
 	BackOutAborted = "Aborted"
 	// BackOutConsumersCameBack: a client began to consume the queue.
 	BackOutConsumersCameBack = "ConsumersCameBack"

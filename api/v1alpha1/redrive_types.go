@@ -23,8 +23,8 @@ type RedriveSpec struct {
 	// +optional
 	Selector *DeadLetterSelector `json:"selector,omitempty"`
 
-	// maxMessages is the largest number of messages that are moved. A Redrive also examines no more messages than the
-	// dead-letter queue held when it began.
+	// maxMessages is the largest number of messages that are moved; no limit if not given. A Redrive also examines no more messages than
+	// the dead-letter queue held when it began.
 	// +kubebuilder:validation:Minimum=1
 	// +optional
 	MaxMessages *int32 `json:"maxMessages,omitempty"`
@@ -45,7 +45,8 @@ type RedriveSpec struct {
 	// +optional
 	MaxDestinationDepth *intstr.IntOrString `json:"maxDestinationDepth,omitempty"`
 
-	// maxRedrives is how often a message may be moved in total, by this and earlier Redrives, or Unlimited.
+	// maxRedrives is how often a message may be moved in total, by this and earlier Redrives, or Unlimited. The Redrive skips messages that
+	// have reached this number.
 	// +kubebuilder:default=3
 	// +kubebuilder:validation:XIntOrString
 	// +kubebuilder:validation:XValidation:rule="isNumberOrUnlimited(self, 1, 2147483647)",message="must be at least 1, or Unlimited"
@@ -69,8 +70,8 @@ type RedriveSpec struct {
 	// +optional
 	RemoveHeaders []string `json:"removeHeaders,omitempty"`
 
-	// requestedBy is the user who requested the Redrive, under the name that the API server knows. The Redrive writes it into each
-	// message. Trust it only if the admission policies in config/admission are installed.
+	// requestedBy is the user who requested the Redrive, as the API server names the user. The Redrive writes it into each message. Trust
+	// it only with Warren's ValidatingAdmissionPolicy: config/admission, or requestedByPolicy.enabled of the Helm chart.
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=1024
 	// +optional
@@ -92,12 +93,12 @@ type RedriveSpec struct {
 	// +optional
 	Suspend bool `json:"suspend,omitempty"`
 
-	// cancel ends the Redrive. Messages that were moved stay moved.
+	// cancel ends the Redrive, which cannot be continued. Messages that were moved stay moved.
 	// +kubebuilder:default=false
 	// +optional
 	Cancel bool `json:"cancel,omitempty"`
 
-	// ttlSecondsAfterFinished is how long the Redrive is retained after it has ended; forever if not given.
+	// ttlSecondsAfterFinished is how many seconds after its end Warren deletes the Redrive. If not given, Warren does not delete it.
 	// +kubebuilder:validation:Minimum=0
 	// +optional
 	TTLSecondsAfterFinished *int32 `json:"ttlSecondsAfterFinished,omitempty"`

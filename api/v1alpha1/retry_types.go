@@ -3,12 +3,12 @@ package v1alpha1
 // RetrySpec defines how a failed message waits before its next attempt.
 //
 // +kubebuilder:validation:XValidation:rule="!(has(self.policy) && self.policy == 'None') || !(has(self.maxAttempts) || has(self.strategy) || has(self.delayTiers) || has(self.exchange) || has(self.returnTo) || has(self.redeliveryDelay))",message="retry.policy None takes no other retry fields: remove them, or remove policy"
-// +kubebuilder:validation:XValidation:rule="!(has(self.strategy) && self.strategy == 'Requeue') || !(has(self.delayTiers) || has(self.exchange) || has(self.returnTo))",message="strategy Requeue has no delay tiers: remove delayTiers, exchange and returnTo; redeliveryDelay delays redeliveries on RabbitMQ 4.3"
+// +kubebuilder:validation:XValidation:rule="!(has(self.strategy) && self.strategy == 'Requeue') || !(has(self.delayTiers) || has(self.exchange) || has(self.returnTo))",message="strategy Requeue has no delay tiers: remove delayTiers, exchange and returnTo; redeliveryDelay delays redeliveries on RabbitMQ 4.3 and newer"
 // +kubebuilder:validation:XValidation:rule="!has(self.redeliveryDelay) || (has(self.policy) && self.policy == 'None') || (has(self.strategy) && self.strategy == 'Requeue')",message="redeliveryDelay is only for strategy Requeue: use delayTiers, or set strategy to Requeue"
 // +kubebuilder:validation:XValidation:rule="!(has(self.strategy) && self.strategy == 'Reject') || !has(self.delayTiers) || size(self.delayTiers) == 1",message="strategy Reject has exactly one delay tier: remove the others, or use strategy Publish"
-// +kubebuilder:validation:XValidation:rule="has(self.exchange) || !has(self.delayTiers) || self.delayTiers.all(t, !has(t.routingKey))",message="routingKey of a delay tier needs retry.exchange: set it, or remove routingKey"
+// +kubebuilder:validation:XValidation:rule="has(self.exchange) || !has(self.delayTiers) || self.delayTiers.all(t, !has(t.routingKey))",message="routingKey of a delay tier needs retry.exchange: set retry.exchange, or remove routingKey"
 type RetrySpec struct {
-	// policy is MaxAttempts or None. With None there are no retry objects.
+	// policy is MaxAttempts, the default, or None. With None there are no retry objects.
 	// +optional
 	Policy RetryPolicy `json:"policy,omitempty"`
 
@@ -47,7 +47,7 @@ type RetrySpec struct {
 	// +optional
 	ReturnTo *ReturnRoute `json:"returnTo,omitempty"`
 
-	// redeliveryDelay delays redeliveries in the broker itself, for strategy Requeue on RabbitMQ 4.3.
+	// redeliveryDelay delays redeliveries in the broker itself, for strategy Requeue on RabbitMQ 4.3 and newer.
 	// +optional
 	RedeliveryDelay *RedeliveryDelay `json:"redeliveryDelay,omitempty"`
 }

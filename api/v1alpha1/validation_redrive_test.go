@@ -14,7 +14,7 @@ const (
 	refBelongs   = "type ConsumerQueue requires consumerQueueRef, and no other type takes it"
 	delayBelongs = "delay requires type Retry: remove delay, or set type Retry"
 	hasNoText    = "the name of a header must not have =, nor begin or end with !: select the header with expression"
-	needsValues  = "operators In and NotIn require values, and no other operator takes them"
+	needsValues  = "operators In and NotIn require values, and no other operator takes them: add values, or remove them"
 
 	tooManyValues = "the values of all headers together must have at most 65536 bytes: create several Redrives or Purges"
 )

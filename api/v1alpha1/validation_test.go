@@ -44,7 +44,7 @@ const (
 	lenStraight      = "queue.maxLength and queue.maxLengthBytes with deadLetterStrategy AtMostOnce lose the messages that exceed them with retry.strategy Reject where retry.exchange is given, deadLetter.exchange.type is not headers, or dead-lettering is disabled: use AtLeastOnce, remove the limits, or dead-letter through an exchange of type headers, without retry.exchange"
 	numStraight      = "a numeric queue.deliveryLimit loses messages with retry.strategy Reject where retry.exchange is given, deadLetter.exchange.type is not headers, or dead-lettering is disabled: use Unlimited, or dead-letter through an exchange of type headers, without retry.exchange"
 	noPolicy         = "retry.policy None takes no other retry fields: remove them, or remove policy"
-	noTiers          = "strategy Requeue has no delay tiers: remove delayTiers, exchange and returnTo; redeliveryDelay delays redeliveries on RabbitMQ 4.3"
+	noTiers          = "strategy Requeue has no delay tiers: remove delayTiers, exchange and returnTo; redeliveryDelay delays redeliveries on RabbitMQ 4.3 and newer"
 	noDead           = "deadLetter.policy Disabled takes no other deadLetter fields: remove them, or remove policy"
 	headersDLX       = "deadLetter.exchange.type headers routes rejected messages to the delay tier: it needs retry.strategy Reject without retry.exchange; use another type"
 	dropHead         = "queue.overflow DropHead defeats at-least-once dead-lettering: use RejectPublish, or deadLetterStrategy AtMostOnce"
@@ -210,7 +210,7 @@ var consumerQueueRules = map[string]rule{
 	"bindings: an exchange has one type": {
 		accepted: []string{`bindings: [{exchange: {name: e, type: topic}}, {exchange: {name: e}}, {exchange: {name: e, type: topic}}, {exchange: {name: f, type: fanout}}]`},
 		refused: map[string]string{
-			`bindings: [{exchange: {name: e, type: topic}}, {exchange: {name: e, type: fanout}}]`: "spec.bindings: Invalid value: … the same exchange is given with two types: give it one",
+			`bindings: [{exchange: {name: e, type: topic}}, {exchange: {name: e, type: fanout}}]`: "spec.bindings: Invalid value: … bindings give one exchange two types: use the same exchange.type",
 		},
 	},
 	"bindings: at most 64 routing keys of at most 255 bytes": {
@@ -284,8 +284,8 @@ var consumerQueueRules = map[string]rule{
 			`retry: {exchange: {name: e}, delayTiers: [{delay: 1s, routingKey: ` + long255 + `}]}`,
 		},
 		refused: map[string]string{
-			`retry: {delayTiers: [{delay: 1s, routingKey: k}]}`:                                    "spec.retry: Invalid value: … routingKey of a delay tier needs retry.exchange: set it, or remove routingKey",
-			`retry: {delayTiers: [{delay: 1s, routingKey: ""}]}`:                                   "spec.retry: Invalid value: … routingKey of a delay tier needs retry.exchange: set it, or remove routingKey",
+			`retry: {delayTiers: [{delay: 1s, routingKey: k}]}`:                                    "spec.retry: Invalid value: … routingKey of a delay tier needs retry.exchange: set retry.exchange, or remove routingKey",
+			`retry: {delayTiers: [{delay: 1s, routingKey: ""}]}`:                                   "spec.retry: Invalid value: … routingKey of a delay tier needs retry.exchange: set retry.exchange, or remove routingKey",
 			`retry: {exchange: {name: e}, delayTiers: [{delay: 1s, routingKey: ` + long256 + `}]}`: "spec.retry.delayTiers[0].routingKey: Too long: may not be more than 255",
 			`retry: {exchange: {name: e}, delayTiers: [{delay: 1s, routingKey: ` + wide260 + `}]}`: "spec.retry.delayTiers[0].routingKey: Invalid value: … " + tooManyBytes,
 		},

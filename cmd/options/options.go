@@ -42,9 +42,9 @@ func (o *Options) MaxManagementResponse() int64 { return o.maxManagementResponse
 func (o *Options) Bind(flags *flag.FlagSet) {
 	o.maxManagementResponse = quantity{resource.NewQuantity(management.DefaultResponseLimit, resource.BinarySI)}
 	flags.StringVar(&o.MetricsBindAddress, "metrics-bind-address", "0",
-		"The listen address of the metrics, such as :8443 for HTTPS or :8080 for HTTP; 0 disables them.")
+		"The listen address of the metrics, such as :8443; 0 disables them.")
 	flags.BoolVar(&o.MetricsSecure, "metrics-secure", true,
-		"Serve metrics over HTTPS, to users that the API server authorizes.")
+		"Serve metrics over HTTPS, to users that the API server authorizes. If false, the manager serves them over HTTP to every client.")
 	flags.StringVar(&o.MetricsCertPath, "metrics-cert-path", "",
 		"The folder with tls.crt and tls.key for metrics. The manager reloads changed files. Without it, the manager generates a "+
 			"certificate at its start.")

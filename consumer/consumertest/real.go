@@ -11,9 +11,9 @@ import (
 	"github.com/warren-mq/warren/consumer/internal/memory"
 )
 
-// DeclareTopology declares the queues and exchanges of a contract on a real broker, for tests that need one, and returns a Conn.
-// It deletes them and closes the Conn when the test ends. They work like the ones that the operator declares, but have other
-// arguments, so use a separate virtual host. Errors fail the test.
+// DeclareTopology declares the queues and exchanges of a contract on a real broker, and returns a Conn. When the test ends, it closes the
+// Conn and deletes these queues and exchanges. They work like the objects that the operator declares, but have other arguments. So use a
+// separate virtual host. Errors fail the test.
 func DeclareTopology(tb testing.TB, uri string, c contract.Contract) *consumer.Conn {
 	tb.Helper()
 	check := func(err error) {

@@ -15,14 +15,15 @@ type page struct {
 	room   int // for items, in bytes
 	items  []json.RawMessage
 	size   int
-	// next is the position of the next page; zero if nothing was left out.
+	// next is where the next page begins; zero if the browse ended before the page was full.
 	next int
 	err  error
 	// found has the IDs of the items, if the query is distinct.
 	found map[string]bool
 }
 
-// add adds a message to the page, and reports whether it has room for more.
+// add adds a message to the page, and reports whether the browse must continue. It must not if the page is full, if the message cannot be
+// encoded, or if all requested IDs were found.
 func (p *page) add(position int, deadLetter deadletter.Message) bool {
 	described := describe(deadLetter, position, p.bodyLimit, p.redact)
 	if p.distinct && p.found[described.ID] {

@@ -52,7 +52,7 @@ var (
 // Recreations.
 var (
 	Recreations = counter("warren_recreations_total",
-		"Recreations of queues that have ended: result is Completed, or BackedOut if Warren retained the old queue.",
+		"Recreations of queues that have ended: result is Completed, or BackedOut if Warren restored the old queue.",
 		"result")
 	RecreationPhase = gauge("warren_recreation_phase",
 		"1 for the phase of the recreation of a ConsumerQueue. A ConsumerQueue without a planned recreation has no series.",

@@ -28,7 +28,7 @@ type Stats struct {
 	Oldest time.Time
 	// OperationLimit is how many operations may run on the AMQP connection at a time.
 	OperationLimit int
-	// DeletionsWaiting is how many calls of DeleteEmpty wait for other calls.
+	// DeletionsWaiting is how many calls of DeleteEmpty and Recreate wait for a batch.
 	DeletionsWaiting int
 }
 

@@ -69,8 +69,8 @@ const (
 	TypeStream  = "stream"
 )
 
-// Prefixes of the names of queues and exchanges that Warren declares for its own use: by the recreation of a queue, and to show that two
-// addresses lead to one broker.
+// Prefixes of the names of queues and exchanges that Warren declares for itself. A recreation uses PrefixHold, PrefixBacklog, PrefixBack
+// and PrefixProbe. PrefixMatch is for the check whether two addresses lead to one broker.
 const (
 	PrefixHold    = "warren-hold-"
 	PrefixBacklog = "warren-backlog-"
@@ -79,7 +79,7 @@ const (
 	PrefixMatch   = "warren-link-"
 )
 
-// OwnPrefixes are all of these prefixes. A ConsumerQueue must not name such an object.
+// OwnPrefixes are all of these prefixes. A ConsumerQueue must not use a name that begins with one of them.
 var OwnPrefixes = []string{PrefixHold, PrefixBacklog, PrefixBack, PrefixProbe, PrefixMatch}
 
 // MaxNameLength is the limit of a name or routing key in bytes: a short string of AMQP.

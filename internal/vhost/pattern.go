@@ -25,8 +25,8 @@ const (
 const (
 	// matchTime limits a match that backtracks endlessly. regexp2 measures time in steps of 100 ms.
 	matchTime = 100 * time.Millisecond
-	// slowPatterns is how many patterns of one vhost may be slow. If more are slow, all patterns of the vhost are MatchUnknown, so that a
-	// vhost full of slow patterns costs seconds instead of minutes.
+	// slowPatterns is the number of slow patterns at which all patterns of a vhost are MatchUnknown, so that a vhost full of slow patterns
+	// costs seconds instead of minutes.
 	slowPatterns = 8
 	// heavyTime is longer than a match of a real pattern takes. A pattern also counts as slow if more than 1 % of its matches, plus
 	// heavyMatches, take longer.
@@ -43,6 +43,7 @@ const (
 type Pattern struct {
 	text     string
 	compiled *compiledPattern
+	vhost    *Patterns
 }
 
 // compiledPattern is shared by all copies of a pattern, and compiled at the first match.
@@ -56,13 +57,12 @@ type compiledPattern struct {
 	refused atomic.Bool
 	// heavy is one hundred times the number of heavy matches, less the number of all others.
 	heavy atomic.Int64
-	vhost *Patterns
 }
 
 // Patterns reads the patterns of one vhost.
 type Patterns struct {
-	slow   atomic.Int32 // how many are slow
-	length atomic.Int64 // of all that were compiled
+	slow   atomic.Int32 // number of slow patterns
+	length atomic.Int64 // bytes of all patterns that were compiled, reused or refused
 }
 
 // take reserves memory for a compiled pattern. It returns false if the patterns of the vhost would exceed compiledBytes.
@@ -72,7 +72,7 @@ func (p *Patterns) take(text string) bool {
 
 // Read returns the pattern with this text.
 func (p *Patterns) Read(text string) Pattern {
-	return Pattern{text: text, compiled: &compiledPattern{vhost: p}}
+	return Pattern{text: text, compiled: &compiledPattern{}, vhost: p}
 }
 
 // ReadPattern reads a pattern outside of any vhost.
@@ -89,15 +89,15 @@ func (p Pattern) Match(name string) Match {
 		return MatchYes
 	}
 	c := p.compiled
-	c.once.Do(func() { c.compile(p.text) })
-	if c.expression == nil || c.asciiOnly && !isASCII(name) || c.slow.Load() || c.vhost.slow.Load() >= slowPatterns {
+	c.once.Do(func() { c.compile(p.text, p.vhost) })
+	if c.expression == nil || c.asciiOnly && !isASCII(name) || c.slow.Load() || p.vhost.slow.Load() >= slowPatterns {
 		return MatchUnknown
 	}
 	began := time.Now()
 	matched, err := c.expression.MatchRunes(bytesAsRunes(name))
 	if c.count(time.Since(began)) || err != nil {
 		if !c.slow.Swap(true) {
-			c.vhost.slow.Add(1)
+			p.vhost.slow.Add(1)
 		}
 	}
 	switch {
@@ -120,20 +120,24 @@ func (c *compiledPattern) count(took time.Duration) (slow bool) {
 	return false
 }
 
-// Reuse returns an older pattern of the vhost with the same text, so that it is not compiled again.
+// Reuse returns the pattern with what an older pattern with the same text has compiled and measured.
 func (p Pattern) Reuse(old Pattern) Pattern {
-	if p.text == "" || old.compiled.refused.Load() || !p.compiled.vhost.take(p.text) {
+	if p.text == "" || old.compiled.refused.Load() || !p.vhost.take(p.text) {
 		return p
 	}
-	return old
+	if old.compiled.slow.Load() {
+		p.vhost.slow.Add(1)
+	}
+	p.compiled = old.compiled
+	return p
 }
 
-func (c *compiledPattern) compile(text string) {
+func (c *compiledPattern) compile(text string, vhost *Patterns) {
 	latin1 := string(bytesAsRunes(text))
 	if len(text) > maxPatternBytes || !commonSyntax.MatchString(latin1) {
 		return
 	}
-	if !c.vhost.take(text) {
+	if !vhost.take(text) {
 		c.refused.Store(true)
 		return
 	}

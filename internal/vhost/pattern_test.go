@@ -58,13 +58,17 @@ func TestPatternMatch(t *testing.T) {
 // A vhost with many slow patterns costs no more than one with slowPatterns of them.
 func TestSlowPatternsAreSkipped(t *testing.T) {
 	t.Parallel()
-	var patterns vhost.Patterns
+	var patterns, still, gone vhost.Patterns
 	for i := range 1000 {
 		pattern := patterns.Read(fmt.Sprintf("^(a+)+(?!b)%d$", i))
 		equal(t, "match", vhost.MatchUnknown, pattern.Match(strings.Repeat("a", 40)+"c"))
+		still.Read(pattern.String()).Reuse(pattern)
 	}
-	equal(t, "a good pattern among them", vhost.MatchUnknown, patterns.Read("^o").Match("orders"))
+	good := patterns.Read("^o")
+	equal(t, "a good pattern among them", vhost.MatchUnknown, good.Match("orders"))
 	equal(t, "a good pattern in another vhost", vhost.MatchYes, vhost.ReadPattern("^o").Match("orders"))
+	equal(t, "after a refresh", vhost.MatchUnknown, still.Read("^o").Reuse(good).Match("orders"))
+	equal(t, "after a refresh that no longer shows them", vhost.MatchYes, gone.Read("^o").Reuse(good).Match("orders"))
 }
 
 // The patterns of a vhost take a bounded amount of memory. A pattern that exceeds the limit is compiled

@@ -16,8 +16,8 @@ func For(idle time.Duration) time.Duration { return stretch * idle }
 // run.
 const Polling = 250 * time.Millisecond
 
-// InTestAll skips a test in `make test`, which runs with -short: another test shows the main case, or it needs a private broker or
-// many seconds.
+// InTestAll skips a test in `make test`, which runs with -short. Use it for a test whose main case another test shows, or that needs a
+// private broker or many seconds.
 func InTestAll(t *testing.T) {
 	t.Helper()
 	if testing.Short() {

@@ -79,7 +79,7 @@ var deletions = map[string]deletion{
 		stays: onlySources,
 	},
 	"is suspended: it stays": {
-		spec: typed + "\nsuspend: true", note: "spec.suspend is set", warning: true,
+		spec: typed + "\nsuspend: true", note: "spec.suspend is true", warning: true,
 	},
 	"is used by others: exchanges with foreign bindings and objects to which foreign queues dead-letter stay": {
 		before: func(w *world) {

@@ -80,7 +80,7 @@ var _ = Describe("kubectl", func() {
 		kube.Kubectl("wait", "-n", w.Namespace, "--for=condition=Ready", "cqueue/orders", "--timeout="+deadline.For(30*time.Second).String())
 		w.Counted("orders")
 		table := strings.Split(kube.Kubectl("get", "-n", w.Namespace, "cqueue", "-o", "wide"), "\n")
-		Expect(strings.Fields(table[0])).To(Equal([]string{"NAME", "QUEUE", "READY", "DEAD", "DRIFTED", "RECREATE", "REASON", "AGE", "CONNECTION", "ADVISORIES", "MESSAGE"}))
+		Expect(strings.Fields(table[0])).To(Equal([]string{"NAME", "QUEUE", "READY", "DEAD", "DRIFTED", "RECREATE", "REASON", "AGE", "CONNECTION", "ADVISORY", "MESSAGE"}))
 		Expect(table[1]).To(MatchRegexp(`^orders +shop\.orders +True +0 +False +False +InSync +\S+ +default +all 7 objects match the spec`))
 		Expect(kube.Kubectl("get", "-n", w.Namespace, "warren")).To(And(ContainSubstring("consumerqueue"), ContainSubstring("brokerconnection")))
 		w.EventuallyConnection(Condition("Ready", metav1.ConditionTrue, "Connected"))

@@ -43,9 +43,9 @@ func (a *counter) eventually(when, queue string, want int) {
 	}, "%s: %q has %d consumers", when, queue, want)
 }
 
-// A passive declaration counts subscriptions. For a quorum queue it also counts channels that hold messages without a subscription,
-// after basic.get or a cancellation. For a queue with a single active consumer it counts no waiting consumers. For a classic queue
-// both are the opposite.
+// A passive declaration counts subscriptions. For a quorum queue it also counts channels that hold messages without a subscription, after
+// basic.get or a cancellation. For a quorum queue with a single active consumer it does not count waiting consumers. For a classic queue it
+// counts waiting consumers, but no channel without a subscription.
 func TestConsumerCountsOfPassiveDeclarations(t *testing.T) {
 	type figures struct{ holder, cancelled, waiting int }
 	onEachBroker(t, func(w *world) {

@@ -25,7 +25,7 @@ var _ = Describe("A broker", func() {
 		Consistently(counts.of).WithTimeout(5 * time.Second).Should(BeEmpty()) // Warren retries after some seconds
 		w.amqp.Accept()
 		w.management.Accept()
-		w.VHost.DeleteQueue(names[0] + ".dlq") // refreshed again
+		w.VHost.DeleteQueue(names[0] + ".dlq") // shows that Warren refreshes the vhost again
 		w.ExpectExactly()
 		Consistently(counts.of).WithTimeout(6 * time.Second).Should(SatisfyAll(
 			Not(HaveKey("ConsumerQueue/"+names[1])), Not(HaveKey("ConsumerQueue/"+names[2])), Not(HaveKey("BrokerConnection/default"))))

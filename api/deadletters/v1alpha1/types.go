@@ -75,8 +75,8 @@ type Seen struct {
 	// ConsumerQueue. NoOrigin: in a shared queue, the queue of origin is unknown. NotEvaluated: the expression failed on the
 	// message. Undated: diedAfter or diedBefore is set, and the time of death is unknown.
 	Skipped map[string]int64 `json:"skipped,omitempty"`
-	// evaluationError is the error of the expression on the first message that skipped counts as NotEvaluated. It contains no values
-	// of the message.
+	// evaluationError is the error of the expression on the first message that the field skipped counts as NotEvaluated. It contains no
+	// values of the message.
 	EvaluationError string `json:"evaluationError,omitempty"`
 }
 

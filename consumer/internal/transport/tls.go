@@ -33,8 +33,8 @@ func (a *AMQP) connect(ctx context.Context, uri amqp.URI) (line, stream net.Conn
 	return nil, nil, err
 }
 
-// tlsConfig returns the TLS configuration of the application. If there is none, it returns the configuration that amqp091-go creates
-// from the parameters of the URI. It sets an empty ServerName to the host of the URI.
+// tlsConfig returns the TLS configuration of the application. Without one, it creates a configuration from the parameters of the URI, as
+// amqp091-go does. It sets an empty ServerName to the host of the URI.
 func (a *AMQP) tlsConfig(uri amqp.URI) (*tls.Config, error) {
 	config := a.TLS.Clone()
 	if config == nil {

@@ -357,7 +357,7 @@ func TestConfigOf(t *testing.T) {
 		},
 		"an invalid CA": {
 			spec: withTLS(v1alpha1.TLSSpec{CASecretRef: reference("ca")}), objects: []client.Object{usable, secret("ca", map[string]string{"ca.crt": controllertest.Password})},
-			reason: v1alpha1.ReasonSecretInvalid, message: "the CA bundle holds no PEM certificate. Check the Secrets in spec.secretRef and spec.tls",
+			reason: v1alpha1.ReasonSecretInvalid, message: "the CA bundle holds no PEM certificate. Check the Secret of spec.secretRef or spec.clusterRef, and the Secrets in spec.tls",
 		},
 		"a client certificate without a key": {
 			spec: withTLS(v1alpha1.TLSSpec{ClientSecretRef: reference("me")}), objects: []client.Object{usable, secret("me", map[string]string{"tls.crt": "x"})},
@@ -366,7 +366,7 @@ func TestConfigOf(t *testing.T) {
 		"an invalid client certificate": {
 			spec:    withTLS(v1alpha1.TLSSpec{ClientSecretRef: reference("me")}),
 			objects: []client.Object{usable, secret("me", map[string]string{"tls.crt": controllertest.Password, "tls.key": controllertest.Password})},
-			reason:  v1alpha1.ReasonSecretInvalid, message: "the client certificate and key: tls: failed to find any PEM data in certificate input. Check the Secrets in spec.secretRef and spec.tls",
+			reason:  v1alpha1.ReasonSecretInvalid, message: "the client certificate and key: tls: failed to find any PEM data in certificate input. Check the Secret of spec.secretRef or spec.clusterRef, and the Secrets in spec.tls",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

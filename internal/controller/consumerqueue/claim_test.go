@@ -51,7 +51,8 @@ func (w *writer) write(name string, write func() error) error {
 	return write()
 }
 
-// startWriting records the writes of the manager. After the write dies, if not empty, the manager is dead.
+// startWriting restarts the manager and records its writes. The manager is dead after the write that the argument dies names, unless dies
+// is empty.
 func (w *world) startWriting(dies string) *writer {
 	w.t.Helper()
 	of, api := &writer{dies: dies}, w.api
@@ -272,8 +273,8 @@ func withoutIntents(cq *v1alpha1.ConsumerQueue) *v1alpha1.ConsumerQueue {
 	return before
 }
 
-// The conflict with a ConsumerQueue that appears while another one waits for the lock is found before anything is claimed. The connection
-// of another namespace may be opened only then.
+// Another ConsumerQueue can appear while a ConsumerQueue waits for the lock, and Warren may open its connection only then. The waiting
+// ConsumerQueue finds the conflict before it claims an object.
 func TestAClaimFindsAConflictThatIsNew(t *testing.T) {
 	t.Parallel()
 	for namespace, want := range map[string]string{

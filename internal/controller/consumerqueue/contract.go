@@ -224,7 +224,7 @@ func (v summary) withContract(err error) summary {
 	}
 	message := conditions.ErrorSummary(err)
 	if lacksPermission(err) {
-		message += ": install config/contract, or set consumerContracts.enabled in the chart"
+		message += ". To grant the permission, install config/contract or set consumerContracts.enabled in the chart"
 	}
 	v.ready, v.progress = conditions.False(v1alpha1.ReasonContractNotWritten, message), conditions.Reconciling
 	if needsUserAction(err) {

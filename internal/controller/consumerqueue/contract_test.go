@@ -207,7 +207,7 @@ func TestTheContractCannotBeWritten(t *testing.T) {
 		},
 		"no permission": {
 			fails: forbidden, stalled: true,
-			want: `ConfigMap "orders-contract": configmaps "orders-contract" is forbidden: no right: install config/contract, or set consumerContracts.enabled in the chart`,
+			want: `ConfigMap "orders-contract": configmaps "orders-contract" is forbidden: no right. To grant the permission, install config/contract or set consumerContracts.enabled in the chart`,
 		},
 		"the API server does not answer": {
 			fails: down, retried: down, want: `ConfigMap "orders-contract": the API server is down`,

@@ -269,7 +269,7 @@ func (d *deletion) whyRetainAll(owned []v1alpha1.TopologyEntry) (kind, why strin
 	case d.cq.Spec.DeletionPolicy == v1alpha1.DeletionPolicyRetain:
 		return corev1.EventTypeNormal, policyRetains
 	case d.cq.Spec.Suspend:
-		return corev1.EventTypeWarning, "spec.suspend is set, so the broker is not touched"
+		return corev1.EventTypeWarning, "spec.suspend is true, so Warren changes nothing at the broker"
 	case d.isDeclaredByOthers(owned):
 		return corev1.EventTypeNormal, "driftPolicy is Report, and other clients declared this topology"
 	}

@@ -99,7 +99,7 @@ func TestTerminateWithoutABroker(t *testing.T) {
 		},
 		"spec.suspend is set": {
 			more: ", suspend: true", bc: notReady(v1alpha1.ReasonSecretNotFound),
-			event: "Warning retained " + all + ": spec.suspend is set, so the broker is not touched",
+			event: "Warning retained " + all + ": spec.suspend is true, so Warren changes nothing at the broker",
 		},
 		"driftPolicy is Report, and the topology was found": {
 			more: ", driftPolicy: Report", bc: notReady(v1alpha1.ReasonSecretNotFound), status: adopted,

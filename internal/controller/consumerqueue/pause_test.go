@@ -58,7 +58,7 @@ func (w *recreationWorld) pause() string {
 	return w.paused()
 }
 
-// stopConsumers removes the consumers. A new manager does not wait until its last count is too old.
+// stopConsumers removes the consumers and restarts the manager. The new manager counts immediately, because it has no earlier count.
 func (w *recreationWorld) stopConsumers() {
 	w.t.Helper()
 	w.engine.set(func(m *memoryRecreator) { m.seen.Consumers, m.listed, m.following = 0, 0, 0 })

@@ -63,8 +63,8 @@ func TestSharedDeadLetterQueue(t *testing.T) {
 	}
 }
 
-// Until the connection of another namespace was matched, Warren does not know where it leads. A dead-letter queue that a namespace shares
-// with it is shared nevertheless.
+// Until Warren has matched the connection of another namespace, it does not know where that connection leads. A dead-letter queue counts as
+// shared if the spec shares it with that namespace.
 func TestSharesQueueWithAConnectionThatIsNotOpen(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
@@ -129,8 +129,8 @@ func TestSharedWithoutConsent(t *testing.T) {
 	}{
 		"the holder": {holder, user, `queue "grave" is used by a ConsumerQueue of another namespace that spec.deadLetter.queue.sharedWith does not ` +
 			`list. Add the namespace, or ask its users to choose another name`},
-		"the user": {user, holder, `queue "grave" belongs to a ConsumerQueue in another namespace, whose spec.deadLetter.queue.sharedWith does not ` +
-			`name namespace "zoo" any more. This ConsumerQueue keeps using it. Ask the owner to add the namespace, or choose another name`},
+		"the user": {user, holder, `queue "grave" belongs to a ConsumerQueue in another namespace, which no longer shares it. ` +
+			`This ConsumerQueue keeps using it. Ask its owner to add namespace "zoo" to spec.deadLetter.queue.sharedWith, or choose another name`},
 	} {
 		desired, err := topology.Desired(test.own, topologytest.V43)
 		if err != nil {

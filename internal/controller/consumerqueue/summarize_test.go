@@ -35,7 +35,7 @@ func TestSummarize(t *testing.T) {
 		deadLetter: {policy: Disabled}
 	}`
 	const (
-		mustDeclare  = `exchange "legacy" does not exist, and Warren does not declare it without a type: declare it, or give the binding's exchange a type`
+		mustDeclare  = `exchange "legacy" does not exist, and Warren does not declare it without a type: declare it, or set spec.bindings[].exchange.type`
 		noReturn     = `exchange "back" of retry.returnTo does not exist: messages would be lost after their delay, or stay in their delay tier; declare it, or give a binding to it a type`
 		ttlRecreate  = `queue "orders" must be recreated: x-message-ttl is not set, should be 300000`
 		ttlChange    = `x-message-ttl is not set, should be 300000; the queue must be recreated`

@@ -258,7 +258,7 @@ func TestAHalfDeletedGroupIsDeclaredAgain(t *testing.T) {
 			edit: func(spec *v1alpha1.ConsumerQueueSpec) { spec.Suspend = true }, queues: []string{"orders", "later"},
 			event: occurrence{
 				corev1.EventTypeWarning, eventRetained, "Delete",
-				exchanges + `queue "later"; queue "orders.dlq": spec.suspend is set, so the broker is not touched`,
+				exchanges + `queue "later"; queue "orders.dlq": spec.suspend is true, so Warren changes nothing at the broker`,
 			},
 		},
 	} {

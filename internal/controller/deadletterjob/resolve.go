@@ -19,7 +19,7 @@ func (s *scope) resolve(ctx context.Context) (Move, *Blocker, error) {
 	case s.before.Cancel:
 		return Move{}, completed(v1alpha1.ReasonCancelled, "%s", s.work.Summary()), nil
 	case s.before.Suspend:
-		return Move{}, suspended("spec.suspend is set"), nil
+		return Move{}, suspended("spec.suspend is true"), nil
 	}
 	from, stop, err := s.findQueue(ctx)
 	if stop != nil || err != nil {
@@ -53,11 +53,11 @@ func (s *scope) findQueue(ctx context.Context) (Queue, *Blocker, error) {
 		return from, failed(v1alpha1.ReasonConsumerQueueGone, "ConsumerQueue %q was deleted and created again after the %s had begun; %s",
 			from.ConsumerQueue.Name, s.Kind, s.work.Summary()), nil
 	case from.Broker != nil && !from.Location.IsIn(began):
-		return from, failed(v1alpha1.ReasonConnectionChanged, "BrokerConnection %q leads to %s now, and the %s began in %s; %s",
+		return from, failed(v1alpha1.ReasonConnectionChanged, "BrokerConnection %q now leads to %s, but the %s began in %s; %s",
 			from.ConsumerQueue.ConnectionName(), from.Location, s.Kind, began, s.work.Summary()), nil
 	case blocker == nil && from.Names.Queue != "" && string(s.status.Source) != from.Names.Queue:
 		return from, failed(v1alpha1.ReasonSourceChanged,
-			"the dead-letter queue of ConsumerQueue %q is %q now, and the %s began with %q; %s",
+			"the dead-letter queue of ConsumerQueue %q is now %q, but the %s began with %q; %s",
 			from.ConsumerQueue.Name, from.Names.Queue, s.Kind, s.status.Source, s.work.Summary()), nil
 	}
 	return from, blocker, nil

@@ -125,8 +125,7 @@ const (
 	lateInterval  = 30 * time.Second
 )
 
-// untilWrite returns how long a changed status waits until it is written. A transition waits less. A Redrive of three hours needs 350
-// writes.
+// untilWrite returns how long a changed status waits until it is written. A transition waits less.
 func untilWrite(now, started, written time.Time, transition bool) time.Duration {
 	interval := lateInterval
 	if transition || now.Sub(started) < firstMinute {

@@ -75,7 +75,8 @@ func TestKnownExclusiveQueuesAreLimited(t *testing.T) {
 	topologytest.Equal(t, "known queues", maxCreated, len(f.exclusive))
 }
 
-// The reason of a silence does not change while the broker is unreachable for a moment. If that lasts, it becomes the reason.
+// The reason of a silence does not change while the broker is unreachable for a moment. If the broker stays unreachable, that error becomes
+// the reason.
 func TestReasonOfSilence(t *testing.T) {
 	t.Parallel()
 	silent, unreachable := fmt.Errorf("%w: no event", ErrSilent), fmt.Errorf("%w: closed", brokererr.ErrUnreachable)

@@ -40,7 +40,7 @@ func (u *unannounced) reset() {
 	u.recent, u.earlier, u.found = announced{}, announced{}, nil
 }
 
-// announce records the changes that events announced.
+// announce records changes that events announced, and forgets that a refresh found them.
 func (u *unannounced) announce(changes []Change) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -110,8 +110,8 @@ func (c changed) String() string {
 	return fmt.Sprintf("%v was created", c.id)
 }
 
-// isAnnounced reports whether a subscription receives events about an object. Plugins create and delete the exchanges of RabbitMQ itself,
-// and the subscription leaves out bindings of the event exchange.
+// isAnnounced reports whether the event feed receives events about an object. It receives none about exchanges amq.*, which plugins of
+// RabbitMQ create and delete, and drops events about bindings of the event exchange.
 func isAnnounced(id vhost.ID) bool {
 	switch id.Kind {
 	case vhost.KindExchange:

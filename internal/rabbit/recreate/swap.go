@@ -45,8 +45,8 @@ func (r *Recreator) Swap(ctx context.Context, rec Recreation, recordDelete func(
 	return swapped, r.Crash.Pass(StepSwapped)
 }
 
-// swap holds back the messages of the tiers. If it repeats an earlier swap, it leaves the messages of the queue to the drainer, which uses
-// basic.get: a queue that lacks a member may deliver none.
+// swap deletes the queue and declares it again, while a freezer holds back the messages of the tiers. A repeated swap leaves the messages
+// of the queue to the drainer, which uses basic.get: a queue that lacks a member may deliver no message to a consumer.
 func (r *Recreator) swap(
 	ctx context.Context, rec Recreation, repeats bool, recordDelete func(context.Context) error,
 ) (swapped Swapped, err error) {
@@ -113,8 +113,8 @@ func (r *Recreator) awaitName(ctx context.Context, rec Recreation) error {
 	return retry.Sleep(ctx, r.Errors, registering)
 }
 
-// emptyAgain moves messages before the fence is closed: dead letters of the tiers, and messages that arrived while Warren was down. If
-// another client has bound the queue since Divert, the messages may have come through these bindings.
+// emptyAgain moves messages before the fence is closed: messages that returned from the tiers, and messages that arrived while Warren was
+// down. If another client has bound the queue since Divert, messages may have come through its bindings.
 func (r *Recreator) emptyAgain(ctx context.Context, rec Recreation, swapped *Swapped) error {
 	late, err := r.divertAll(ctx, rec, nil)
 	if err != nil {
@@ -141,7 +141,8 @@ func (r *Recreator) emptyAgain(ctx context.Context, rec Recreation, swapped *Swa
 func (r *Recreator) checkUnbound(ctx context.Context, rec Recreation) error {
 	bindings, err := r.bindingsOf(ctx, rec, rec.Queue.Name)
 	if err == nil && len(bindings) > 0 {
-		err = refuse(NotProven, "queue %q: another client has just bound the queue to exchange %q", rec.Queue.Name, bindings[0].Source)
+		err = refuse(NotProven, "queue %q: another client has just bound the queue to exchange %q. Stop that client until the recreation "+
+			"has ended", rec.Queue.Name, bindings[0].Source)
 	}
 	return err
 }
@@ -152,8 +153,8 @@ func (r *Recreator) hasSingleActiveConsumer(queue string) (single bool) {
 	return single
 }
 
-// whyNotCleared adds a Reason to the error of a fence that could not be taken down. A search does not find a sentinel behind many messages,
-// which an open fence has admitted. The queue must then be emptied first.
+// whyNotCleared adds a Reason to the error of a fence that could not be taken down. While the fence was open, it may have admitted more
+// messages than a search for sentinels reads. The queue must then be emptied first.
 func (r *Recreator) whyNotCleared(ctx context.Context, rec Recreation, err error) error {
 	if now, uncounted := r.count(ctx, rec.Queue.Name); errors.Is(err, brokererr.ErrUnproven) && uncounted == nil && now.Ready > 0 {
 		return withReason(PublishersPastBindings, err)
@@ -174,8 +175,8 @@ func (r *Recreator) isSwapped(ctx context.Context, rec Recreation) (bool, error)
 	return now.Exists && r.isNew(now.Arguments, rec), err
 }
 
-// whyNotSwapped adds a Reason to an error of safedelete. drained is how many messages arrived while the fence was closed. If there were
-// many, there may have been no time left for the proof.
+// whyNotSwapped adds a Reason to an error of safedelete. drained is how many messages the drainer moved while the fence was closed. If it
+// moved any, there may have been no time left for the proof.
 func whyNotSwapped(done safedelete.Recreated, drained int, err error) error {
 	switch {
 	case done.DeleteSent:

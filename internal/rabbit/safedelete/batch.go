@@ -39,7 +39,7 @@ type batch struct {
 	// published is when the batch was about to publish the first sentinel. deadline is when the last queue must be deleted.
 	published, deadline time.Time
 
-	// inside is the maximum number of sentinels in each queue.
+	// inside counts the sentinels that each queue may hold. A sentinel whose publish was not answered counts, too.
 	inside sentinelCounts
 
 	mu sync.Mutex // guards the fields below, and the groups while several queues are worked on
@@ -190,7 +190,7 @@ func interrupted(ctx context.Context, err error) error {
 	return err
 }
 
-// fenceAndDelete puts the fences up and deletes the groups behind them. The caller must always call undo.
+// fenceAndDelete puts the fences up and deletes the groups behind them. The caller must then call undo, unless the error is ErrCrashed.
 func (b *batch) fenceAndDelete(ctx context.Context, planned []fence.Fence) error {
 	if err := b.deleter.sentinels.check(ctx, b.cluster); err != nil {
 		return err
@@ -329,7 +329,7 @@ func (d *Deleter) gone(queue string) {
 	})
 }
 
-// count changes the maximum number of sentinels in a queue, and returns the new number.
+// count changes the number of sentinels that a queue may hold, and returns the new number.
 func (b *batch) count(queue string, change int) int { return b.inside.count(queue, change) }
 
 func (b *batch) search(f fence.Fence) *search {
@@ -353,7 +353,7 @@ func (b *batch) ttl(queues ...string) (shortest time.Duration, expires bool) {
 	return shortest, expires
 }
 
-// finish sends each caller the result of its group. It requeues groups that could not be deleted only because of other groups.
+// finish sends each caller the result of its group. It requeues a group that failed only because of other groups.
 func (b *batch) finish(err error) {
 	var again []*group
 	s, several := b.deleter, len(b.groups) > 1

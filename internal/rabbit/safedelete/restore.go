@@ -20,11 +20,11 @@ type deletedQueue struct {
 	bindings []topology.Binding
 }
 
-// restoration declares the deleted queues of a group again if another queue of the group is not empty.
+// restoration declares the deleted queues of a group again if another queue of the group was not deleted.
 type restoration struct{ *batch }
 
-// fewQueues is the maximum number of queues that are read one by one. For more queues, one listing is cheaper, although the broker visits
-// all queues of the vhost for it.
+// fewQueues is the maximum number of queues whose bindings are read one by one. For more queues, one listing is cheaper, although the
+// broker visits all queues of the vhost for it. If the listing fails, bindingsOf reads one by one, too.
 const fewQueues = 4
 
 // remember records the queues of groups with several queues, with their bindings, so that restore can declare them again.
@@ -105,8 +105,8 @@ func (r restoration) isSent(queue string) bool {
 }
 
 // awaitGone waits for queues whose deletion the broker has not answered. RabbitMQ may still be deleting such a queue, and would also delete
-// a queue with the same name that is declared before it has finished. awaitGone returns the queues that may still be deleted. It declares
-// the queue of a recreation as soon as that queue is gone.
+// a queue with the same name that is declared before it has finished. awaitGone returns the queues that RabbitMQ may still be deleting. It
+// declares the new queue of a recreation as soon as the old one is gone.
 func (r restoration) awaitGone(ctx context.Context) (vanishing []string) {
 	ctx, cancel := context.WithTimeout(ctx, goneWithin)
 	defer cancel()
@@ -133,9 +133,10 @@ func (r restoration) awaitGone(ctx context.Context) (vanishing []string) {
 	return slices.Sorted(maps.Keys(failed))
 }
 
-// restore declares the deleted queues of a group again because another queue of the group received a message or a consumer, and
-// adds the result to the reason. No stored message is lost, because the queues were empty. While a queue is missing, publishers that
-// use mandatory get their messages back. restore declares no queue that RabbitMQ may still be deleting; see awaitGone.
+// restore declares the deleted queues of a group again if the rest of the group was not deleted, and adds the result to the reason. The
+// reason is a message or a consumer in another queue, a lost connection, a deadline, or the end of the call. No stored message is lost,
+// because the queues were empty. While a queue is missing, publishers that use mandatory get their messages back. restore declares no queue
+// that RabbitMQ may still be deleting; see awaitGone.
 func (r restoration) restore(ctx context.Context, g *group, reason error) error {
 	if len(g.queues) == 0 { // all queues of the group are deleted
 		return nil
@@ -152,7 +153,8 @@ func (r restoration) restore(ctx context.Context, g *group, reason error) error 
 		}
 		if err := r.deleter.changer.Declare(ctx, r.cluster, queue.Queue, queue.bindings); err != nil {
 			r.deleter.Log.Error(err, "Cannot declare a deleted queue again", "vhost", r.deleter.VHost, "queue", queue.Name)
-			return r.deleter.errs.AddTo(reason, fmt.Sprintf("queue %q was deleted, and could not be declared again: %v", queue.Name, err))
+			reason = r.deleter.errs.AddTo(reason, fmt.Sprintf("queue %q was deleted, and could not be declared again: %v", queue.Name, err))
+			continue
 		}
 		again = append(again, fmt.Sprintf("%q", queue.Name))
 		g.queues = append(g.queues, queue.Name)
@@ -161,7 +163,7 @@ func (r restoration) restore(ctx context.Context, g *group, reason error) error 
 	if len(again) == 0 {
 		return reason
 	}
-	r.deleter.Log.Info("Declared deleted queues again, because another queue of their group got a message or a consumer",
+	r.deleter.Log.Info("Declared deleted queues again, because another queue of their group was not deleted",
 		"vhost", r.deleter.VHost, "queues", again, "reason", reason.Error())
 	return r.deleter.errs.AddTo(reason, "deleted queues are declared again: "+strings.Join(again, ", "))
 }

@@ -53,7 +53,7 @@ func (c *Comparison) addExchange(desired topology.Exchange, observed vhost.Obser
 		c.MissingExchanges = append(c.MissingExchanges, desired.Name)
 		c.Changes = append(c.Changes, changeOf(entry, v1alpha1.EffectNone, fmt.Sprintf(
 			"exchange %q does not exist, and Warren does not declare it without a type: "+
-				"declare it, or give the binding's exchange a type", desired.Name)))
+				"declare it, or set spec.bindings[].exchange.type", desired.Name)))
 	case !exists:
 		entry.State = v1alpha1.StateMissing
 		c.Changes = append(c.Changes, changeOf(entry, v1alpha1.EffectDeclare,

@@ -124,7 +124,7 @@ func shadows(p *vhost.Policy, queue topology.Queue, match vhost.Match) []v1alpha
 		}
 		advisories = append(advisories, v1alpha1.Advisory{
 			Code: v1alpha1.AdvisoryShadowedByPolicy, Reason: reason, Name: queue.Name,
-			Message: fmt.Sprintf("%s sets %s %s over the queue's %s: %s",
+			Message: fmt.Sprintf("%s sets %s %s (the queue's own value: %s): %s",
 				subject, row.PolicyKey, vhost.Display(value), ownValue(row.PolicyKey, own), risk),
 		})
 	}

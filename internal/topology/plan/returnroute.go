@@ -25,7 +25,7 @@ func (c *Comparison) checkReturnRoute(desired topology.Topology, observed vhost.
 	observed = withDesired(observed, desired)
 	if _, exists := observed.Exchanges[route.Exchange]; !exists {
 		c.missingReturn(route, fmt.Sprintf("exchange %q of retry.returnTo does not exist: "+lostOrStuck+
-			"; declare it, or give a binding to it a type", route.Exchange))
+			"; declare the exchange, or add it to spec.bindings with a type", route.Exchange))
 		return
 	}
 	mayLead := sync.OnceValue(func() bool { return observed.MayLead(route.Exchange, route.Queue) })

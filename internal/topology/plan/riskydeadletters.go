@@ -62,7 +62,7 @@ func expiring(dlq settings) *v1alpha1.Advisory {
 	return &v1alpha1.Advisory{
 		Code: v1alpha1.AdvisoryDeadLettersExpire, Reason: reason, Name: dlq.name,
 		Message: fmt.Sprintf("%s: a dead letter is deleted after %d ms, and nothing can move it back; "+
-			"move dead letters before, or %s", clause, found.value, found.remedy("remove deadLetter.queue.messageTTL")),
+			"move dead letters before they expire, or %s", clause, found.value, found.remedy("remove deadLetter.queue.messageTTL")),
 	}
 }
 

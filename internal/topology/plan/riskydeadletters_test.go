@@ -136,9 +136,9 @@ func TestDeadLettersExpire(t *testing.T) {
 	t.Parallel()
 	const (
 		argument = `Argument: queue "orders.dlq" has x-message-ttl 86400000: a dead letter is deleted after 86400000 ms, and nothing can move ` +
-			`it back; move dead letters before, or remove deadLetter.queue.messageTTL and recreate the queue`
+			`it back; move dead letters before they expire, or remove deadLetter.queue.messageTTL and recreate the queue`
 		policy = `Policy: policy "p" sets message-ttl 60000 for queue "orders.dlq": a dead letter is deleted after 60000 ms, and nothing can ` +
-			`move it back; move dead letters before, or exclude the queue from the pattern of policy "p"`
+			`move it back; move dead letters before they expire, or exclude the queue from the pattern of policy "p"`
 	)
 	expect(t, v1alpha1.AdvisoryDeadLettersExpire, map[string]risks{
 		"by default none":                {spec: `{}`},

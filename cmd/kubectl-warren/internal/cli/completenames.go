@@ -49,7 +49,7 @@ func (c *cluster) completeContexts(*cobra.Command, []string, string) ([]cobra.Co
 	return slices.Sorted(maps.Keys(config.Contexts)), cobra.ShellCompDirectiveNoFileComp
 }
 
-// completeListed completes a flag with the names in a list, which is restricted to the namespace if inNamespace is true.
+// completeListed returns a completion with the names of listed objects. If inNamespace is true, it lists only the namespace of the command.
 func (c *cluster) completeListed(
 	list client.ObjectList, inNamespace bool,
 ) func(*cobra.Command, []string, string) ([]cobra.Completion, cobra.ShellCompDirective) {

@@ -28,7 +28,7 @@ func newContract(c *cluster) *cobra.Command {
 		Use:   "contract (NAME | [NAME] -f FILE --broker-version VERSION)",
 		Short: "Print the contract of a ConsumerQueue, which its consumers read",
 		Long: "Print the contract of a ConsumerQueue as JSON: where a failed message waits, and how many attempts it has. The consumer " +
-			"library and consumers in other languages read this file.\n\n" +
+			"library and consumers in other languages read this JSON from a file.\n\n" +
 			"With --check, the command prints nothing if the file has the current contract. Otherwise the exit code is 2, and the " +
 			"contract is on stderr.",
 		Example: "  kubectl warren contract orders >contract.json\n" +

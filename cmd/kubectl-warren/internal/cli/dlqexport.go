@@ -30,7 +30,7 @@ func newDLQExport(c *cluster) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "export NAME",
 		Short: "Export dead letters unredacted, as lines of JSON",
-		Long: "Export all messages of a ConsumerQueue's dead-letter queue, one line of JSON per message, with all properties, typed " +
+		Long: "Export the messages of a ConsumerQueue's dead-letter queue that the flags select, or all of them, one line of JSON per message, with all properties, typed " +
 			"headers and the whole body. Nothing is redacted. The last line has the kind ExportEnd. Exit code 1 means that messages " +
 			"are missing.",
 		Example: "  # Write orders.ndjson once the export is complete, readable only by you\n" +

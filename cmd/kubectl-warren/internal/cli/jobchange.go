@@ -15,7 +15,7 @@ import (
 func newRate(c *cluster) *cobra.Command {
 	return &cobra.Command{
 		Use:   "rate NAME (N | unlimited)",
-		Short: "Change the rate of a Redrive or Purge",
+		Short: "Change how many messages per second a Redrive or Purge moves or deletes",
 		Example: "  kubectl warren dlq rate orders-wl7xb 20\n" +
 			"  kubectl warren dlq rate purge/orders-t5jzc unlimited",
 		Args:              usage(cobra.ExactArgs(2)),
@@ -51,7 +51,7 @@ func newSuspension(c *cluster, name, short string, suspend bool, done string) *c
 func newCancel(c *cluster) *cobra.Command {
 	return &cobra.Command{
 		Use:   "cancel NAME",
-		Short: "End a Redrive or a Purge; what was moved stays moved, and what was deleted is gone",
+		Short: "Cancel a Redrive or a Purge; moved messages stay moved, and deleted messages are gone",
 		Long: "End a Redrive or a Purge. Messages that were moved stay moved, and messages that were deleted are gone. " +
 			"Where a Redrive and a Purge have the same name, write redrive/NAME or purge/NAME.",
 		Args: usage(cobra.ExactArgs(1)), ValidArgsFunction: c.completeJob,

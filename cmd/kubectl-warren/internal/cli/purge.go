@@ -23,7 +23,7 @@ type purgeCommand struct {
 func newPurge(c *cluster) *cobra.Command {
 	p := &purgeCommand{jobCommand: jobCommand{cluster: c}}
 	cmd := &cobra.Command{
-		Use:   "purge NAME --expected-at-most N",
+		Use:   "purge NAME (--expected-at-most N | --dry-run)",
 		Short: "Delete dead letters of a ConsumerQueue permanently",
 		Long: "Delete the dead letters of a ConsumerQueue that the flags select, or all of them. Deleted messages cannot be recovered. " +
 			"A dry run counts the messages first, and leaves them in their order. If more than --expected-at-most match, none is " +

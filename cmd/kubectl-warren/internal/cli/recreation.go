@@ -38,7 +38,7 @@ func newAbort(c *cluster) *cobra.Command {
 		Use:   "abort NAME",
 		Short: "Abort the recreation of a queue, so that the old queue stays",
 		Long: "Abort the recreation of a queue that is planned or under way. Warren moves messages and bindings back to the old queue. " +
-			"Once the old queue may be deleted, the recreation can no longer be aborted.",
+			"Once Warren may have deleted the old queue, the recreation can no longer be aborted.",
 		Args:              usage(cobra.ExactArgs(1)),
 		ValidArgsFunction: c.completeConsumerQueue,
 		RunE:              func(cmd *cobra.Command, args []string) error { return c.abort(cmd.Context(), args[0]) },

@@ -38,7 +38,7 @@ func newRedrive(c *cluster) *cobra.Command {
 			"  kubectl warren dlq redrive orders --died-reason Rejected --died-after 2h --dry-run\n\n" +
 			"  # Move the dead letters of a tenant, 20 a second\n" +
 			"  kubectl warren dlq redrive orders --header x-tenant=acme --rate 20 --reason 'the payment API is back'\n\n" +
-			"  # Park messages that cannot be fixed\n" +
+			"  # Move large messages to the main queue of another ConsumerQueue\n" +
 			"  kubectl warren dlq redrive orders --expression 'size > 100000' --to consumerqueue/quarantine",
 		Args:              usage(cobra.ExactArgs(1)),
 		ValidArgsFunction: c.completeConsumerQueue,

@@ -29,16 +29,16 @@ func (f *redriveFlags) add(cmd *cobra.Command) {
 	flags.Int32Var(&f.maxMessages, "max-messages", 0, "the maximum number of messages to move")
 	flags.StringVar(&f.rate, "rate", "", "the number of messages per second, or unlimited (default 100)")
 	flags.StringVar(&f.maxRedrives, "max-redrives", "",
-		"how often a message may be moved, including earlier Redrives, or unlimited (default 3)")
+		"how often a message may be moved in total, by this and earlier Redrives, or unlimited (default 3)")
 	flags.StringVar(&f.maxDestinationDepth, "max-destination-depth", "",
-		"wait when the destination has this many ready messages, or unlimited (default 10000)")
+		"the number of ready messages in the destination at which the Redrive waits, or unlimited (default 10000)")
 	flags.Int32Var(&f.maxFailures, "max-failures", 0, "end the Redrive after this many messages could not be moved (default 10)")
 	flags.StringArrayVar(&f.removeHeaders, "remove-header", nil,
 		"also remove this header from each message; repeat the flag for several headers")
 	flags.StringVar(&f.to, "to", "main", "main: the main queue; retry: a delay tier; original: "+
 		"the exchange that each message was first published to; consumerqueue/NAME: the main queue of another ConsumerQueue")
 	flags.StringVar(&f.delay, "delay", "", "with --to retry: the delay of the tier (default the first tier)")
-	flags.StringVar(&f.reason, "reason", "", "why you move the messages, written into a header of each")
+	flags.StringVar(&f.reason, "reason", "", "why you move the messages; the Redrive writes it into a header of each message")
 }
 
 func (f *redriveFlags) spec(consumerQueue string, now time.Time) (v1alpha1.RedriveSpec, error) {

@@ -77,7 +77,7 @@ func TestRefused(t *testing.T) {
 			"the file is not a definitions.json: invalid character 'a' looking for beginning of value",
 		},
 		{"completion", "give a shell or --for-kubectl; see kubectl warren completion --help"},
-		{"completion tcsh", `there is no completion for "tcsh": must be one of bash, zsh, fish, powershell`},
+		{"completion tcsh", `there is no completion for "tcsh": give one of bash, zsh, fish, powershell`},
 		{"dlq redrive orders --to elsewhere", `--to is "elsewhere": must be main, retry, original or consumerqueue/NAME`},
 		{
 			"dlq purge orders --died-reason Parked",
@@ -98,7 +98,7 @@ func TestRefused(t *testing.T) {
 		{"dlq purge orders --to main", "unknown flag: --to; see kubectl warren dlq purge --help"},
 		{
 			"dlq purge --dry-run",
-			"the usage is `kubectl warren dlq purge NAME --expected-at-most N [flags]` (accepts 1 arg(s), received 0); see kubectl " +
+			"the usage is `kubectl warren dlq purge NAME (--expected-at-most N | --dry-run) [flags]` (accepts 1 arg(s), received 0); see kubectl " +
 				"warren dlq purge --help",
 		},
 		{

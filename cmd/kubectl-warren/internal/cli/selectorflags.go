@@ -34,8 +34,8 @@ func (f *selectorFlags) add(cmd *cobra.Command) {
 	flags.StringArrayVar(&f.headers, "header", nil, "only messages with this header: NAME, !NAME, NAME=VALUE or NAME!=VALUE; several "+
 		"NAME=VALUE of one header match any of the values; otherwise all must match")
 	flags.StringVar(&f.diedAfter, "died-after", "",
-		"only messages that died after this time, such as 2026-01-31T08:00:00Z, or 2h or 30d ago")
-	flags.StringVar(&f.diedBefore, "died-before", "", "only messages that died before this time")
+		"only messages that died after this time, such as 2026-01-31T08:00:00Z, or an age such as 2h or 30d")
+	flags.StringVar(&f.diedBefore, "died-before", "", "only messages that died before this time, in the same form")
 	flags.StringVar(&f.expression, "expression", "",
 		`only messages for which this CEL expression holds, such as 'body.order.country == "DE"'`)
 	flags.BoolVar(&f.unknownOrigin, "unknown-origin", false,

@@ -32,8 +32,8 @@ func newStatus(c *cluster) *cobra.Command {
 		Use:   "status [NAME]",
 		Short: "Show the status of ConsumerQueues",
 		Long: "Show the status of the ConsumerQueues of the namespace, or the details of one. OBJECTS is how many objects match " +
-			"the spec, out of all objects. DEAD is how many messages the dead-letter queue had when Warren counted last, and how many " +
-			"dead letters are stuck because RabbitMQ cannot route them.",
+			"the spec, out of all objects. DEAD is the number of dead letters in the status, which Warren writes when the order of " +
+			"magnitude changes, and how many dead letters are stuck because RabbitMQ cannot route them.",
 		Args:              usage(cobra.MaximumNArgs(1)),
 		ValidArgsFunction: c.completeConsumerQueue,
 		RunE:              func(cmd *cobra.Command, args []string) error { return s.run(cmd.Context(), args) },

@@ -105,7 +105,7 @@ func decision(action plan.Action, blockedBy string) (Action, string) {
 	case plan.ReasonReportOnly:
 		return Wait, "spec.driftPolicy is Report: Warren writes nothing"
 	case plan.ReasonNotOurs:
-		return Wait, "the exchange must exist: declare it, or give the binding's exchange a type"
+		return Wait, "the exchange must exist: declare it, or set spec.bindings[].exchange.type"
 	case plan.ReasonRecreationRequired:
 		return Wait, "nothing new is declared while an object must be recreated"
 	case plan.ReasonEndRecreated:

@@ -31,7 +31,7 @@ func Approve(cq *v1alpha1.ConsumerQueue, hash string) (string, error) {
 	required := meta.FindStatusCondition(cq.Status.Conditions, v1alpha1.ConditionRecreationRequired)
 	isBlocked := required != nil && required.Reason == v1alpha1.ReasonRecreationBlocked
 	if isBlocked && cq.Annotations[v1alpha1.ApproveRecreationAnnotation] == cq.Status.PlanHash {
-		return "", fmt.Errorf("%s: the plan is already approved, and Warren does not begin: %s", named, required.Message)
+		return "", fmt.Errorf("%s: the plan is already approved, but Warren does not begin the recreation: %s", named, required.Message)
 	}
 	metav1.SetMetaDataAnnotation(&cq.ObjectMeta, v1alpha1.ApproveRecreationAnnotation, cq.Status.PlanHash)
 	delete(cq.Annotations, v1alpha1.AbortRecreationAnnotation)

@@ -58,7 +58,7 @@ func TestApprovalAndAbort(t *testing.T) {
 		},
 		"approve what is approved and blocked": {
 			change: approvedAndBlocked, say: approve,
-			want: "ConsumerQueue shop/orders: the plan is already approved, and Warren does not begin: 3 attempts failed",
+			want: "ConsumerQueue shop/orders: the plan is already approved, but Warren does not begin the recreation: 3 attempts failed",
 		},
 		"approve what was blocked and is aborted": {
 			change: func(cq *v1alpha1.ConsumerQueue) {

@@ -65,7 +65,7 @@ func (b *Broker) Change(change func(*snapshot.Snapshot)) {
 	}})
 }
 
-// LeaveFence makes a vhost without objects show a fence that no deletion needs.
+// LeaveFence replaces the vhost with one that has no objects, only a fence that no deletion needs.
 func (b *Broker) LeaveFence(fence vhost.Policy) {
 	fresh := snapshot.New()
 	fresh.Fences = []vhost.Policy{fence}
@@ -201,7 +201,7 @@ func (b *Broker) RequestRefresh() {
 // RequestCatchUp counts a refresh, as RequestRefresh does.
 func (b *Broker) RequestCatchUp() { b.RequestRefresh() }
 
-// CatchUp sets the time as of which the snapshot is current. It shows the change of Interfere.
+// CatchUp sets the time as of which the snapshot is current. It first applies the change of Interfere.
 func (b *Broker) CatchUp(ctx context.Context) error {
 	b.applyInterference()
 	b.mu.Lock()
@@ -210,7 +210,7 @@ func (b *Broker) CatchUp(ctx context.Context) error {
 	return errors.Join(ctx.Err(), b.health.Err)
 }
 
-// Interfere makes another client change the vhost during the next Apply, or right before the next CatchUp.
+// Interfere makes another client change the vhost once, at the beginning of the next Apply or CatchUp.
 func (b *Broker) Interfere(change func(*snapshot.Snapshot)) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
