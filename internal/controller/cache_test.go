@@ -48,8 +48,8 @@ func TestCacheOptionsRefusesInvalidNamespaces(t *testing.T) {
 			t.Errorf("%q is accepted", list)
 			continue
 		}
-		topologytest.Equal(t, list, `--watch-namespaces="`+list+`": "`+name+`" is not the name of a namespace: `+form+
-			"; give names separated by commas, or leave the flag out to watch all", err.Error())
+		topologytest.Equal(t, list, `--watch-namespaces is "`+list+`", but "`+name+`" is not the name of a namespace (`+form+
+			"): separate names with commas, or leave the flag out to watch all namespaces", err.Error())
 	}
 }
 

@@ -131,7 +131,7 @@ var _ = Describe("A policy that shadows an argument", func() {
 		})
 		Eventually(func() []v1alpha1.Advisory { return w.Get("orders").Status.Advisories }).Should(ConsistOf(
 			SatisfyAll(HaveField("Code", v1alpha1.AdvisoryShadowedByPolicy), HaveField("Name", "orders.dlq"),
-				HaveField("Message", MatchRegexp(`policy "limits" sets delivery-limit 5 over the queue's (unlimited|none): dead letters can be lost`))),
+				HaveField("Message", MatchRegexp(`policy "limits" sets delivery-limit 5 \(the queue's own value: (unlimited|none)\): dead letters can be lost`))),
 			SatisfyAll(HaveField("Code", v1alpha1.AdvisoryDeadLettersCanBeLost), HaveField("Reason", v1alpha1.AdvisoryReasonPolicy))))
 		w.Ready("orders")
 		w.VHost.DeletePolicy("limits")

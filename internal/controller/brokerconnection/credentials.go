@@ -64,7 +64,8 @@ func configOf(ctx context.Context, live client.Reader, bc *v1alpha1.BrokerConnec
 	}
 	if err := config.Validate(); err != nil {
 		return rabbit.Config{}, &invalidConfig{
-			v1alpha1.ReasonSecretInvalid, fmt.Sprintf("%v. Check the Secret of spec.secretRef or spec.clusterRef, and the Secrets in spec.tls", err),
+			v1alpha1.ReasonSecretInvalid, fmt.Sprintf(
+				"%v. Check the Secret of spec.secretRef or spec.clusterRef, and the Secrets in spec.tls", err),
 		}
 	}
 	return config, nil

@@ -36,7 +36,7 @@ func TestSummarize(t *testing.T) {
 	}`
 	const (
 		mustDeclare  = `exchange "legacy" does not exist, and Warren does not declare it without a type: declare it, or set spec.bindings[].exchange.type`
-		noReturn     = `exchange "back" of retry.returnTo does not exist: messages would be lost after their delay, or stay in their delay tier; declare it, or give a binding to it a type`
+		noReturn     = `exchange "back" of retry.returnTo does not exist: messages would be lost after their delay, or stay in their delay tier; declare the exchange, or add it to spec.bindings with a type`
 		ttlRecreate  = `queue "orders" must be recreated: x-message-ttl is not set, should be 300000`
 		ttlChange    = `x-message-ttl is not set, should be 300000; the queue must be recreated`
 		limitUpgrade = `queue "dlq" must be recreated: x-delivery-limit is not set, should be -1`

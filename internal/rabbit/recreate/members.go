@@ -36,7 +36,7 @@ func (r *Recreator) completeMembers(
 		swapped.add(again)
 		if err != nil && !again.DeleteSent && ReasonOf(err) != "" {
 			log.Info("The queue keeps too few members", "reason", err.Error())
-			return nil //nolint:nilerr // the queue works with fewer members
+			return nil // the queue works with fewer members
 		}
 		if err != nil {
 			return err

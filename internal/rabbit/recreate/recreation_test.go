@@ -1070,6 +1070,7 @@ func TestRecreationWhoseDeleteArrivesLater(t *testing.T) {
 				stranded := int32(1)
 				if test.isRepeated {
 					run.lacksMember()
+					run.record.AcceptsPast, run.record.Queue.Arguments[vhost.ArgDeliveryLimit] = true, int64(100)
 					stranded = 2
 				}
 				proxy := run.strandDelete(stranded)

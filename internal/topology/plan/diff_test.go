@@ -451,7 +451,7 @@ func TestDiffReturnRoute(t *testing.T) {
 		nowhere = `exchange "back" of retry.returnTo routes key "again" to no queue: messages would be lost after their delay, or stay in their delay tier; bind queue "orders" to it with that key`
 		astray  = `exchange "back" of retry.returnTo routes key "again" to other queues ("other") and not to queue "orders": messages go there after their delay and do not return; bind queue "orders" to it with that key`
 		noWay   = `no binding leads from exchange "back" of retry.returnTo to queue "orders": messages would be lost after their delay, or stay in their delay tier; bind the queue to it`
-		absent  = `exchange "back" of retry.returnTo does not exist: messages would be lost after their delay, or stay in their delay tier; declare it, or give a binding to it a type`
+		absent  = `exchange "back" of retry.returnTo does not exist: messages would be lost after their delay, or stay in their delay tier; declare the exchange, or add it to spec.bindings with a type`
 	)
 	to := func(source, destination, key string) vhost.Binding {
 		return vhost.Binding{Source: source, Destination: destination, RoutingKey: key}
