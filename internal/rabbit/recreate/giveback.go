@@ -66,26 +66,17 @@ func (r *Recreator) GiveBack(ctx context.Context, rec Recreation, report func(Pr
 
 // giveBack does the work of GiveBack except for the fence.
 func (r *Recreator) giveBack(ctx context.Context, rec Recreation, report func(Progress)) (Progress, error) {
+	removal := change.Removal{Queues: []string{rec.probe()}, Private: true} // a crash can leave the probe behind
 	if rec.WithoutHold {
-		return Progress{}, r.removeProbe(ctx, rec)
+		return Progress{}, withBrokerReason(r.changer.Remove(ctx, r.Cluster, removal))
 	}
 	progress, err := r.giveBackAll(ctx, rec, report)
 	if err != nil {
 		return progress, err
 	}
-	back := []vhost.Binding{{Source: rec.BackExchange()}}
-	if err := r.unbind(ctx, rec.Queue.Name, back); err != nil {
-		return progress, err
-	}
-	if err := r.changer.Remove(ctx, r.Cluster, change.Removal{Exchanges: []string{rec.BacklogExchange(), rec.BackExchange()}}); err != nil {
-		return progress, withBrokerReason(err)
-	}
-	return progress, r.removeProbe(ctx, rec)
-}
-
-// removeProbe removes the queue on which Divert tried the new arguments. A crash can leave it behind.
-func (r *Recreator) removeProbe(ctx context.Context, rec Recreation) error {
-	return withBrokerReason(r.changer.Remove(ctx, r.Cluster, change.Removal{Queues: []string{rec.probe()}}))
+	removal.Bindings = boundTo(rec.Queue.Name, []vhost.Binding{{Source: rec.BackExchange()}})
+	removal.Exchanges = []string{rec.BacklogExchange(), rec.BackExchange()}
+	return progress, withBrokerReason(r.changer.Remove(ctx, r.Cluster, removal))
 }
 
 // bindIfUnbound is bindRecorded unless the queue has bindings, because a crash may have followed an earlier call that bound it.
