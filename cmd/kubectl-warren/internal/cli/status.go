@@ -33,7 +33,7 @@ func newStatus(c *cluster) *cobra.Command {
 		Short: "Show the status of ConsumerQueues",
 		Long: "Show the status of the ConsumerQueues of the namespace, or the details of one. OBJECTS is how many objects match " +
 			"the spec, out of all objects. DEAD is the number of dead letters in the status, which Warren writes when the order of " +
-			"magnitude changes, and how many dead letters are stuck because RabbitMQ cannot route them.",
+			"magnitude changes. DEAD also shows how many dead letters are stuck because RabbitMQ cannot route them.",
 		Args:              usage(cobra.MaximumNArgs(1)),
 		ValidArgsFunction: c.completeConsumerQueue,
 		RunE:              func(cmd *cobra.Command, args []string) error { return s.run(cmd.Context(), args) },
