@@ -31,11 +31,12 @@ const (
 
 var errConnectTimeout = errors.New("the broker did not answer for 30s")
 
-// Conn connects to a broker. It opens up to three connections when they are needed: one for consuming, one for copies of failed
-// messages, and one for Publish. So a broker that blocks publishers still accepts acks, and Publish never delays a copy. All
-// consumers of a process can share a Conn. A consumer has its own connection for consuming until ten minutes after a request about its
-// queue, such as basic.consume, had no answer in time or an internal error. Both end the connection. Its copies stay on the shared one.
-// It drains before it returns to the shared connection, also if the broker refuses a connection because there are too many.
+// Conn connects to a broker. It opens up to three connections when they are needed: one for consuming, one for copies of failed messages,
+// and one for Publish. So a broker that blocks publishers still accepts acks, and Publish never delays a copy. All consumers of a process
+// can share a Conn. If the broker does not answer a request about a queue, such as basic.consume, in time, or answers it with an internal
+// error, the connection ends. The consumer of that queue then consumes on its own connection for ten minutes, and still publishes copies on
+// the shared connection. It drains before it returns to the shared connection. It returns early if the broker refuses a connection as not
+// allowed, for example because the user has too many.
 type Conn struct {
 	name      string
 	prefetch  int // the default of its consumers; 0 is none
@@ -135,10 +136,8 @@ func (c *Conn) use() (release func()) {
 	c.users++
 	return func() {
 		c.mu.Lock()
-		c.users--
-		last := c.users == 0
-		c.mu.Unlock()
-		if last {
+		defer c.mu.Unlock() // after the connections are closed, so that the next consumer gets none of them
+		if c.users--; c.users == 0 {
 			together(c.consuming.close, c.copies.close)
 		}
 	}

@@ -342,6 +342,17 @@ func TestWithDefaultPrefetch(t *testing.T) {
 	}
 }
 
+func TestWithDefaultPrefetchOutsideItsRange(t *testing.T) {
+	t.Parallel()
+	for _, prefetch := range []int{-1, 70_000} {
+		conn := consumer.NewConn(nil, consumer.WithDefaultPrefetch(prefetch))
+		_, err := consumer.New(conn, contract.Default("orders"), ignore)
+		if want := fmt.Sprintf("WithDefaultPrefetch(%d) must be between 0 and 65535", prefetch); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v, want %q", err, want)
+		}
+	}
+}
+
 func TestAckAlways(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

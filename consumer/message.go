@@ -22,9 +22,9 @@ type Message[T any] struct {
 	Body T
 }
 
-// Delivery is one delivery of a message. Changes to its headers or body also change the copy of a failed message, except the headers
-// that ForwardHeaders leaves out. The copy does not have a header whose type AMQP does not know, such as uint64 or []string; the log
-// names it.
+// Delivery is one delivery of a message. Changes to its headers or body also change the copy of a failed message, except the headers that
+// ForwardHeaders leaves out. The copy lacks headers that AMQP cannot encode, such as a value of type uint64 or []string, and the consumer
+// logs their names.
 type Delivery struct {
 	// Raw is the delivery as received by amqp091-go. Its methods Ack, Nack and Reject return an error.
 	Raw amqp.Delivery
@@ -173,9 +173,9 @@ func decodeJSON[T any](d *Delivery, body *T) error {
 	return nil
 }
 
-// copyOf returns the copy of a message. It leaves out the properties user-id, because RabbitMQ accepts only the user of the
-// connection, and expiration, which could end the delay early. It drops some headers if all do not fit into a frame. After the last
-// attempt (GivenUp), the rest fits if the handler did not change the message, because the original did.
+// copyOf returns the copy of a message. It leaves out the properties user-id, because RabbitMQ accepts only the user of the connection, and
+// expiration, which could end the delay early. If the headers do not fit into a frame, copyOf drops failureHeaders, and after the last
+// attempt (GivenUp) also copyHeaders. The rest then fits unless the handler has changed the message, because the original did fit.
 func copyOf(raw amqp.Delivery, action contract.Action, maxFrame int) amqp.Publishing {
 	message := amqp.Publishing{
 		Headers: amqp.Table(action.Headers), DeliveryMode: amqp.Persistent, Body: raw.Body,

@@ -197,7 +197,9 @@ func (s *settings) validate(limit time.Duration) error {
 		refuse("WithConcurrency(%d) must not be negative", s.concurrency)
 	}
 	const maxPrefetch = 65535
-	if s.prefetch < s.atOnce() || s.prefetch > maxPrefetch {
+	if s.connPrefetch < 0 || s.connPrefetch > maxPrefetch {
+		refuse("WithDefaultPrefetch(%d) must be between 0 and %d", s.connPrefetch, maxPrefetch)
+	} else if s.prefetch < s.atOnce() || s.prefetch > maxPrefetch {
 		refuse("WithPrefetch(%d) must be between the concurrency, %d, and %d", s.prefetch, s.atOnce(), maxPrefetch)
 	}
 	longest := limit - limit/10

@@ -13,7 +13,7 @@ const (
 	AdvisoryReturnRouteFansOut AdvisoryCode = "ReturnRouteFansOut"
 	// AdvisoryOrphaned: an exchange, a queue or bindings to an exchange have left the spec and cannot be removed yet.
 	AdvisoryOrphaned AdvisoryCode = "Orphaned"
-	// AdvisoryFewMembers: a quorum queue has fewer members than initialGroupSize, or than three if that is not given.
+	// AdvisoryFewMembers: a quorum queue has fewer members than initialGroupSize (3 by default) or the target group size requests.
 	AdvisoryFewMembers AdvisoryCode = "FewMembers"
 	// AdvisoryFenced: a queue refuses publishes because of a policy that Warren created to delete or recreate queues.
 	AdvisoryFenced AdvisoryCode = "Fenced"

@@ -77,8 +77,8 @@ type ConsumerQueueSpec struct {
 	// +optional
 	DeletionPolicy DeletionPolicy `json:"deletionPolicy,omitempty"`
 
-	// suspend stops all reads and writes at the broker for this resource. A phase of a recreation that is running ends first. If the
-	// resource is deleted while it is suspended, Warren retains the topology at the broker.
+	// suspend stops all reads and writes at the broker for this resource. A running phase of a recreation ends first, and the phase
+	// Swapping in any case. If the resource is deleted while it is suspended, Warren retains the topology at the broker.
 	// +kubebuilder:default=false
 	// +optional
 	Suspend bool `json:"suspend,omitempty"`

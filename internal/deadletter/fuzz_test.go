@@ -135,7 +135,7 @@ func refilled(value any) any {
 	return value
 }
 
-// telling are the headers that this package reads or removes.
+// telling are headers that this package reads, sets or removes.
 var telling = []string{
 	"x-death", "x-first-death-queue", "x-last-death-reason", "x-delivery-count", "x-acquired-count", "CC", "BCC", "x-retry-count",
 	"x-defer-count", "x-copy-id", "x-failure-queue", "x-original-exchange", "x-original-routing-key", "x-warren-redrive-count",

@@ -91,7 +91,7 @@ func anySpec(rt *rapid.T, label string) string {
 	)
 }
 
-// Ten thousand ConsumerQueues that share an exchange and a dead-letter queue with equal settings are not rivals.
+// A hundred ConsumerQueues that share an exchange and a dead-letter queue with equal settings are not rivals.
 func TestManyThatAgreeAreNoRivals(t *testing.T) {
 	t.Parallel()
 	var many []*v1alpha1.ConsumerQueue

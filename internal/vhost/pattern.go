@@ -49,12 +49,11 @@ type Pattern struct {
 // compiledPattern is shared by all copies of a pattern, and compiled at the first match.
 type compiledPattern struct {
 	once       sync.Once
+	isCompiled atomic.Bool
 	expression *regexp2.Regexp // nil if Warren cannot evaluate the pattern
 	// asciiOnly is true if the result for other names depends on the broker's release of Erlang.
 	asciiOnly bool
 	slow      atomic.Bool
-	// refused: with this pattern, the patterns of the vhost would exceed compiledBytes.
-	refused atomic.Bool
 	// heavy is one hundred times the number of heavy matches, less the number of all others.
 	heavy atomic.Int64
 }
@@ -62,7 +61,7 @@ type compiledPattern struct {
 // Patterns reads the patterns of one vhost.
 type Patterns struct {
 	slow   atomic.Int32 // number of slow patterns
-	length atomic.Int64 // bytes of all patterns that were compiled, reused or refused
+	length atomic.Int64 // bytes of all patterns that were compiled or reused, and of those that were too long for that
 }
 
 // take reserves memory for a compiled pattern. It returns false if the patterns of the vhost would exceed compiledBytes.
@@ -122,7 +121,7 @@ func (c *compiledPattern) count(took time.Duration) (slow bool) {
 
 // Reuse returns the pattern with what an older pattern with the same text has compiled and measured.
 func (p Pattern) Reuse(old Pattern) Pattern {
-	if p.text == "" || old.compiled.refused.Load() || !p.vhost.take(p.text) {
+	if p.text == "" || !old.compiled.isCompiled.Load() || !p.vhost.take(p.text) {
 		return p
 	}
 	if old.compiled.slow.Load() {
@@ -138,13 +137,13 @@ func (c *compiledPattern) compile(text string, vhost *Patterns) {
 		return
 	}
 	if !vhost.take(text) {
-		c.refused.Store(true)
 		return
 	}
 	expression, err := regexp2.Compile(latin1)
 	if err != nil {
 		return
 	}
+	defer c.isCompiled.Store(true)
 	expression.MatchTimeout = matchTime
 	c.expression, c.asciiOnly = expression, dependsOnLocale.MatchString(latin1)
 }

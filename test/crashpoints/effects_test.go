@@ -38,7 +38,7 @@ var randomParts = []struct {
 	replacement string
 }{
 	{regexp.MustCompile(`\bwarren-(hold|backlog|back|probe)-[a-z0-9]{10}`), "warren-$1-ID"},
-	{regexp.MustCompile(`\bwarren-(fence|recreate)-\d+-[A-Z0-9]{6}:[^:]*:`), "warren-$1-ID:"},
+	{regexp.MustCompile(`\bwarren-(fence|recreate|recreate-again)-\d+-[A-Z0-9]{6}:[^:]*:`), "warren-$1-ID:"},
 	{regexp.MustCompile(`\bwarren(-link-|\.nowhere\.)[A-Z0-9]+`), "warren${1}ID"},
 	{regexp.MustCompile(`\brecreation [a-z0-9]{10}\b`), "recreation ID"},
 }

@@ -23,7 +23,7 @@ var _ = Describe("Many ConsumerQueues that are deleted together", func() {
 		w := newPatientWorld()
 		w.many(20)
 		Expect(kube.DeleteAllOf(ctx(), &v1alpha1.ConsumerQueue{}, client.InNamespace(w.Namespace))).To(Succeed())
-		// One after the other, the two checks of each main queue alone would take 200 s.
+		// Deletions that wait at the same time share a fence, so twenty do not take much longer than one.
 		Eventually(w.count).WithTimeout(deadline.For(time.Minute)).Should(BeZero())
 		Expect(w.holds()).To(equalState(conformance.State{}))
 		Eventually(w.VHost.Policies).Should(BeEmpty())

@@ -14,7 +14,7 @@ import (
 	"github.com/warren-mq/warren/test/traffic"
 )
 
-// A queue is deleted only after two checks 10 s apart. A queue with messages is deleted after they were removed or expired.
+// untilEmpty limits the deletion of an empty queue that left the spec, with the waits for a refresh and for delayed messages.
 var untilEmpty = deadline.For(45 * time.Second)
 
 // edit is a spec, and an edit of it that needs fewer objects.

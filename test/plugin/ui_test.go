@@ -118,7 +118,7 @@ var _ = Describe("kubectl warren ui", Extended, func() {
 		By("the page of the queue, which lists the messages that the Redrive does not hold")
 		b.run(chromedp.Navigate(base(b) + "/namespaces/" + w.Namespace + "/queues/invoices"))
 		Eventually(b.text).Should(MatchRegexp(
-			`^invoices: [1-9]\d* dead letters under way .* Redrive slow takes messages of this queue.* Grouped by reason`))
+			`^invoices: [1-9]\d* dead letters under way .* Redrive slow takes messages from this queue.* Grouped by reason`))
 		b.screenshot("ui-queue-moving")
 		Expect(w.warren("dlq", "suspend", "slow")).To(HaveField("Code", 0))
 		Eventually(b.text).Should(MatchRegexp(`^invoices: [1-9]\d* dead letters in queue .* Grouped by reason`), "the page loads itself again")

@@ -329,7 +329,7 @@ func Knowing(owners ...string) func() func(string) bool {
 	return func() func(string) bool { return func(owner string) bool { return slices.Contains(owners, owner) } }
 }
 
-// Holding opens a channel, on which do takes messages of a queue, until the test ends.
+// Holding opens a channel, on which do takes messages from a queue, until the test ends.
 func Holding(t *testing.T, vh *brokers.VHost, do func(*amqp.Channel) error) {
 	t.Helper()
 	connection, err := vh.Connect("holding")

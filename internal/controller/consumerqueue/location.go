@@ -114,7 +114,7 @@ func (r *report) switchLocation(here ownership.Location) {
 	}
 	stays := formatObjects(topology.Owned(r.status.Topology))
 	if r.status.Recreation.IsUnderWay() && r.status.Recreation.Hold != "" {
-		hold := fmt.Sprintf("queues %q and %q with messages of queue %q",
+		hold := fmt.Sprintf("queues %q and %q, which may hold messages of queue %q",
 			r.status.Recreation.Backlog, r.status.Recreation.Hold, r.status.Recreation.Queue)
 		stays = strings.TrimPrefix(stays+", "+hold, ", ")
 	}

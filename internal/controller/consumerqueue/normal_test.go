@@ -193,6 +193,38 @@ func TestNeedsNoRequeue(t *testing.T) {
 	}
 }
 
+func TestWhenAComparedResourceIsReconciledAgain(t *testing.T) {
+	t.Parallel()
+	inSync := []metav1.Condition{{Type: v1alpha1.ConditionReady, Status: metav1.ConditionTrue}}
+	contract := &v1alpha1.ContractSpec{}
+	for name, test := range map[string]struct {
+		scope    scope
+		earliest time.Duration // zero means never
+	}{
+		"in sync":                              {scope: scope{report: report{status: &v1alpha1.ConsumerQueueStatus{Conditions: inSync}}}},
+		"not in sync":                          {earliest: time.Hour},
+		"an object is postponed":               {scope: scope{postponedFor: time.Minute}, earliest: time.Minute},
+		"an object is postponed for long":      {scope: scope{postponedFor: 2 * time.Hour}, earliest: time.Hour},
+		"a recreation waits":                   {scope: scope{recheckIn: 5 * time.Second}, earliest: 5 * time.Second},
+		"a contract and a recreation for long": {scope: scope{recheckIn: 30 * time.Minute, report: report{cq: &v1alpha1.ConsumerQueue{Spec: v1alpha1.ConsumerQueueSpec{Contract: contract}}}}, earliest: contractRecheck},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := test.scope
+			if s.cq == nil {
+				s.cq = &v1alpha1.ConsumerQueue{}
+			}
+			if s.status == nil {
+				s.status = &v1alpha1.ConsumerQueueStatus{}
+			}
+			again := s.requeue(time.Hour).RequeueAfter
+			if again < test.earliest*9/10 || again > test.earliest*11/10 {
+				t.Errorf("after %v, want about %v", again, test.earliest)
+			}
+		})
+	}
+}
+
 // The reconciliation ends before it reads the broker.
 func TestReconcileNormalWithoutABroker(t *testing.T) {
 	t.Parallel()

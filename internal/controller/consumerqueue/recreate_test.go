@@ -1294,3 +1294,38 @@ func TestSlotsOfRecreationsBetweenNamespaces(t *testing.T) {
 		topologytest.Equal(t, name, test.same, test.one == test.other)
 	}
 }
+
+// A refresh of a cluster can take a second to begin.
+func TestARecreationWaitsForARefreshOnlyIfTheSnapshotNeedsIt(t *testing.T) {
+	t.Parallel()
+	older := vhost.Arguments{vhost.ArgQueueType: vhost.TypeQuorum}
+	newer := vhost.Arguments{vhost.ArgQueueType: vhost.TypeQuorum, vhost.ArgMessageTTL: int64(300_000)}
+	for name, test := range map[string]struct {
+		nodes       int
+		snapshot    vhost.Arguments
+		withoutHold bool
+		waits       bool
+	}{
+		"the snapshot of a cluster has the new queue": {nodes: 3, snapshot: newer},
+		"the snapshot of a cluster has the old queue": {nodes: 3, snapshot: older, waits: true},
+		"a delay tier without a hold queue":           {nodes: 3, snapshot: newer, withoutHold: true, waits: true},
+		"one node, whose events are in order":         {nodes: 1, snapshot: newer, waits: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			broker := brokerstest.New(topologytest.V43, "/", "owner")
+			broker.SetHealth(func(h *rabbit.Health) { h.Nodes = test.nodes })
+			broker.Change(func(s *snapshot.Snapshot) { s.PutQueue("orders", vhost.Queue{Durable: true, Arguments: test.snapshot}) })
+			before, waited := broker.Refreshes(), false
+			broker.Interfere(func(*snapshot.Snapshot) { waited = true }) // CatchUp calls it
+			work := recreationWork{
+				connection: &brokers.Broker{Probe: broker, Observer: broker},
+				status:     v1alpha1.RecreationStatus{Queue: "orders"},
+				recreation: recreate.Recreation{Queue: topology.Queue{Name: "orders", Arguments: newer}, WithoutHold: test.withoutHold},
+			}
+			topologytest.Equal(t, "error", nil, work.catchUp(t.Context()))
+			topologytest.Equal(t, "waited", test.waits, waited)
+			topologytest.Equal(t, "requested a refresh", !test.waits, broker.Refreshes() > before)
+		})
+	}
+}

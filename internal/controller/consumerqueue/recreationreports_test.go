@@ -126,8 +126,8 @@ func TestADeletionThatGivesUpARecreationNamesItsQueues(t *testing.T) {
 			note += event.note
 		}
 	}
-	want := fmt.Sprintf(`queues %[1]q and %[2]q hold messages of queue "orders", whose recreation has not ended, and the bindings of `+
-		`queue "orders" lead to queue %[2]q`, under.Backlog, under.Hold)
+	want := fmt.Sprintf(`the recreation of queue "orders" has not ended: queues %[1]q and %[2]q may hold its messages, and its bindings `+
+		`may lead to queue %[2]q. Move both back to queue "orders"`, under.Backlog, under.Hold)
 	if under.Hold == "" || !strings.Contains(note, want) {
 		t.Errorf("the Event does not say %q:\n%s", want, note)
 	}

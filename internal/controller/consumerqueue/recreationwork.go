@@ -61,11 +61,14 @@ func (w *recreationWork) run(ctx context.Context, report func(recreate.Progress)
 	return result
 }
 
-// catchUp returns when the snapshot shows the queue, for the next comparison. The snapshot has what this process has written, so catchUp waits
-// only if another process has declared the queue, or after a back-out. In a cluster, the wait takes up to a second.
+// catchUp lets the next comparison see the queue. In a cluster, it does not wait up to a second for a refresh if the snapshot has the new
+// queue, as after a swap of this process. After the swap of a delay tier without a hold, it waits: the event of the deletion may still
+// come, and remove the queue from the snapshot.
 func (w *recreationWork) catchUp(ctx context.Context) error {
 	observed, _ := w.connection.Observe(vhost.Selection{Queues: []string{w.status.Queue}})
-	if known, exists := observed.Queues[w.status.Queue]; exists && known.Arguments.Equal(w.recreation.Queue.Arguments) {
+	known, exists := observed.Queues[w.status.Queue]
+	isNew := exists && known.Arguments.Equal(w.recreation.Queue.Arguments)
+	if isNew && !w.recreation.WithoutHold && w.connection.Health().Nodes > 1 {
 		w.connection.RequestCatchUp()
 		return nil
 	}

@@ -36,8 +36,8 @@ type scope struct {
 
 func (r *report) key() client.ObjectKey { return client.ObjectKeyFromObject(r.cq) }
 
-// frozen returns a copy for checks that run after this reconciliation, with the status with which it began. The checks only read,
-// so they share the copy: thousands may wait.
+// frozen returns a copy for checks that run after this reconciliation, with the status with which it began. All checks share the copy,
+// because they only read it, and thousands of checks may wait.
 func (s *scope) frozen() *scope {
 	cq := s.cq.DeepCopy()
 	return &scope{Reconciler: s.Reconciler, report: report{cq: cq, status: &cq.Status}}
@@ -50,9 +50,9 @@ func asStaleCache(err error) error {
 	return err
 }
 
-// finish writes the status if it has changed, then records the Events. It does so after an error, too, because a retry reads the new status
-// and sees no transition. If the reconciliation began with an old status, finish returns an error for which statuswriter.IsStale is true.
-// Other changes of the resource in the meantime are harmless.
+// finish writes the status if it has changed, then records the Events. Reconcile also calls finish after an error, because a retry begins
+// with the new status and sees no transition. If the reconciliation began with an old status, finish returns an error for which
+// statuswriter.IsStale is true. Other changes of the resource in the meantime are harmless.
 func (s *scope) finish(ctx context.Context) error {
 	if equality.Semantic.DeepEqual(s.cq.Status, *s.status) {
 		if s.statuses.IsOlder(s.cq) {
@@ -143,8 +143,8 @@ func (s *scope) checkProtected(ctx context.Context, owner string) error {
 // no new Event in a terminating namespace.
 func (s *scope) removeFinalizer(ctx context.Context, kind, note string) error {
 	if recreation := s.status.Recreation; recreation.IsUnderWay() && recreation.Hold != "" {
-		hold := fmt.Sprintf("queues %[1]q and %[2]q hold messages of queue %[3]q, whose recreation has not ended, and the bindings of "+
-			"queue %[3]q lead to queue %[2]q", recreation.Backlog, recreation.Hold, recreation.Queue)
+		hold := fmt.Sprintf("the recreation of queue %[3]q has not ended: queues %[1]q and %[2]q may hold its messages, and its bindings "+
+			"may lead to queue %[2]q. Move both back to queue %[3]q", recreation.Backlog, recreation.Hold, recreation.Queue)
 		kind, note = corev1.EventTypeWarning, strings.TrimPrefix(note+"; "+hold, "; ")
 	}
 	err := s.patchFinalizer(ctx)

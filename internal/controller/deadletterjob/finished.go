@@ -59,8 +59,8 @@ func (r *Reconciler) recordOf(ctx context.Context, job Job) (*v1alpha1.ConsumerQ
 	return cq, nil
 }
 
-// recordCompletion writes both records of a finished job. It adds the annotation last: a job with the annotation needs no entry in the
-// status of the ConsumerQueue, because newer entries may have replaced it there.
+// recordCompletion writes both records of a finished job, the annotation last. A job with the annotation is not recorded again, because
+// newer jobs may have replaced its entry in the status of the ConsumerQueue.
 func (r *Reconciler) recordCompletion(ctx context.Context, job Job) error {
 	if _, recorded := job.GetAnnotations()[v1alpha1.CompletedAtAnnotation]; recorded {
 		return nil
@@ -148,7 +148,7 @@ func (f finished) isSameJob(other v1alpha1.FinishedJob) bool {
 	return f.Kind == other.Kind && f.Name == other.Name && f.SpecHash == other.SpecHash
 }
 
-// specHash returns a hash of the spec without the fields that may change and without its creator.
+// specHash returns a hash of the spec without the fields that can be changed and without requestedBy.
 func specHash(object client.Object) string {
 	var spec any
 	switch object := object.(type) {

@@ -509,7 +509,7 @@ func TestACountedPurgeAfterARedriveOfASharingConsumerQueue(t *testing.T) {
 	}
 }
 
-// Only one job at a time takes messages of a queue.
+// Only one job at a time takes messages from a queue.
 func TestAPurgeWaitsForARedrive(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {

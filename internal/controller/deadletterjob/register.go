@@ -11,7 +11,7 @@ import (
 	"github.com/warren-mq/warren/internal/ownership"
 )
 
-// QueueKey identifies a queue. One user at a time takes messages of the queue.
+// QueueKey identifies a queue. One user at a time takes messages from the queue.
 type QueueKey struct {
 	Connection client.ObjectKey
 	Location   ownership.Location

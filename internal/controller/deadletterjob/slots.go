@@ -40,7 +40,7 @@ type Wait struct {
 	begun int
 }
 
-// textFor describes the Wait for a job that takes messages of a queue, and what its user can do.
+// textFor describes the Wait for a job that takes messages from a queue, and what its user can do.
 func (w Wait) textFor(job Key, queue string) string {
 	const earlier = "To make it begin earlier, suspend or cancel one of them"
 	switch {
@@ -97,7 +97,7 @@ func (t *Tasks) fullLimit(used usage) slotLimit {
 
 // reclaim stops one move that waits, because a job of a namespace with this usage needs its slot. The end of the move enqueues the job,
 // which calls reclaim again if it needs another slot. Without reclaim, jobs that wait for days would block other jobs that could take
-// messages now. The stopped job continues later, unless a job of another ConsumerQueue takes messages of a shared queue meanwhile: then
+// messages now. The stopped job continues later, unless a job of another ConsumerQueue takes messages from a shared queue meanwhile: then
 // checkOvertaken ends it.
 func (t *Tasks) reclaim(namespace string, used usage, full slotLimit) {
 	if full == namespaceSlotsFull { // jobs that wait do not count

@@ -281,13 +281,19 @@ func (c *channelState) received(received method, args *arguments) error {
 	case basicDeliver:
 		c.consumer = args.text()
 		return c.delivered(received, args.uint64())
-	case basicGetOk:
-		if c.gets <= 0 {
-			return fmt.Errorf("a message was %w", errUnasked)
+	case basicGetOk, basicGetEmpty:
+		if c.gets == 0 {
+			return fmt.Errorf("the answer to a basic.get was %w", errUnasked)
 		}
 		c.gets--
-		c.replies--
-		return c.delivered(received, args.uint64())
+		if err := takeReply(&c.replies, received); err != nil {
+			return err
+		}
+		if received == basicGetOk {
+			return c.delivered(received, args.uint64())
+		}
+		c.asked--
+		return nil
 	case basicReturn:
 		c.content = received
 		return nil
@@ -306,8 +312,6 @@ func (c *channelState) received(received method, args *arguments) error {
 		return nil
 	case channelFlow, basicCancel:
 		return nil
-	case basicGetEmpty:
-		c.gets--
 	}
 	return takeReply(&c.replies, received)
 }

@@ -50,8 +50,8 @@ func (l *eventListener) listenTo(ctx context.Context, view *view) {
 	}
 }
 
-// listenOnce receives events until the subscription ends. After silence, it waits before the next subscription. A node that treats the
-// exchange as unbound sends events again only when the last binding has been removed and a new one is declared.
+// listenOnce receives events until the subscription ends. After silence, it waits until the broker has removed all bindings of the
+// exchange. A node that treats the exchange as unbound sends events again only after that, when a new binding is declared.
 func (l *eventListener) listenOnce(ctx context.Context, view *view) error {
 	err := l.listen(ctx, view)
 	l.ended(ctx, view, err)

@@ -99,8 +99,9 @@ func (v *view) hasEnds(change eventfeed.Change) bool {
 	return source && destination
 }
 
-// takeAll applies changes to the snapshot, and notifies the connections that they concern; see eventfeed.PendingNotices. ordered reports
-// whether events arrive in the order of the changes. If not, they only lead to a refresh. sufficed is false if the vhost must be refreshed.
+// takeAll applies changes to the snapshot, and sends all connections a notice of the objects that the changes concern; see
+// eventfeed.PendingNotices. ordered reports whether events arrive in the order of the changes. If not, they only lead to a refresh.
+// sufficed is false if the vhost must be refreshed.
 func (v *view) takeAll(changes []eventfeed.Change, ordered bool) (sufficed bool) {
 	sufficed = true
 	for _, change := range changes {

@@ -6,8 +6,9 @@ import (
 	"testing"
 
 	"github.com/warren-mq/warren/internal/rabbit/brokererr"
+	"github.com/warren-mq/warren/internal/rabbit/safedelete"
 	"github.com/warren-mq/warren/internal/topology"
-	"github.com/warren-mq/warren/internal/topology/topologytest"
+	"github.com/warren-mq/warren/internal/vhost"
 )
 
 // refusingDeleter refuses the first deletion of the hold and the backlog, and counts the deletions.
@@ -25,24 +26,45 @@ func (d *refusingDeleter) DeleteEmpty(context.Context, string, []string, func(co
 	return nil
 }
 
-// searchingDeleter recreated a queue that may still hold a sentinel behind other messages. The fence is open.
-type searchingDeleter struct{ Deleter }
+// uncleared has recreated a queue, and cannot take its fence down.
+type uncleared struct {
+	Deleter
 
-func (searchingDeleter) SettleRecreation(context.Context, string, topology.Queue) (isNew bool, err error) {
+	why error
+}
+
+func (uncleared) SettleRecreation(context.Context, string, topology.Queue) (isNew bool, err error) {
 	return true, nil
 }
 
-func (searchingDeleter) ClearRecreation(context.Context, string, string, bool) error {
-	return brokererr.New("the queue may hold a sentinel", brokererr.ErrUnproven)
-}
+func (d uncleared) ClearRecreation(context.Context, string, string, bool) error { return d.why }
 
-// Only consumers can take the messages in front of the sentinel, and they may start in GiveBack. Otherwise the recreation would never end.
-func TestSwapLeavesTheSearchInANewQueueToGiveBack(t *testing.T) {
+// The queue may hold a sentinel behind other messages, which only consumers can take out. A main queue gets consumers in GiveBack, and a delay
+// tier has none: in both cases, the recreation would otherwise never end.
+func TestASentinelInANewQueueDelaysNoRecreation(t *testing.T) {
 	t.Parallel()
-	rec := Recreation{ID: "id", Queue: topology.Queue{Name: "orders"}, DeleteSent: true, WithoutHold: true}
-	swapped, err := New(Settings{}, nil, nil, searchingDeleter{}, nil).Swap(t.Context(), rec, nil)
-	topologytest.Equal(t, "error", nil, err)
-	topologytest.Equal(t, "swapped", Swapped{DeleteSent: true}, swapped)
+	var errs brokererr.Errors
+	for name, test := range map[string]struct{ why, want error }{
+		"a sentinel is left": {errs.Fail(brokererr.ErrUnproven, "the queue may hold a sentinel"), nil},
+		"the fence is closed": {
+			errs.Because([]error{brokererr.ErrUnproven, safedelete.ErrBusy}, "the queue is being deleted"), safedelete.ErrBusy,
+		},
+		"the broker is down": {brokererr.ErrTimeout, brokererr.ErrTimeout},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			rec := of("orders")
+			rec.DeleteSent, rec.WithoutHold = true, true
+			recreator := New(Settings{}, nil, &declaringChanger{arguments: map[string]vhost.Arguments{}}, uncleared{why: test.why}, nil)
+			swapped, err := recreator.Swap(t.Context(), rec, nil)
+			if !errors.Is(err, test.want) || !swapped.DeleteSent {
+				t.Errorf("Swap: %+v, %v, want %v", swapped, err, test.want)
+			}
+			if _, err := recreator.GiveBack(t.Context(), rec, nil); !errors.Is(err, test.want) {
+				t.Errorf("GiveBack: %v, want %v", err, test.want)
+			}
+		})
+	}
 }
 
 // Each attempt sets a fence, which refuses publishers. Another attempt helps only if GiveBack can move the messages that arrived.

@@ -31,8 +31,7 @@ const (
 // running: see Recreation.DeleteSent. report, if it is not nil, is called several times a second.
 //
 // If the queue may still hold a sentinel behind other messages, GiveBack fails at its end. Consumers may start before that. If the status
-// was lost, or if the queue is a delay tier, which has no consumers, GiveBack does not fail for that reason: the search continues as for
-// any leftover fence.
+// was lost, or if the recreation has no hold, GiveBack does not fail for that reason: the search continues as for any leftover fence.
 func (r *Recreator) GiveBack(ctx context.Context, rec Recreation, report func(Progress)) (Progress, error) {
 	now, err := r.inspectQueue(ctx, rec, rec.Queue.Name)
 	if err != nil {
@@ -40,7 +39,7 @@ func (r *Recreator) GiveBack(ctx context.Context, rec Recreation, report func(Pr
 	}
 	isNew := now.Exists && r.isNew(now.Arguments, rec) && !rec.StatusLost
 	cleared := r.deleter.ClearRecreation(ctx, r.Cluster, rec.Queue.Name, isNew)
-	if cleared != nil && !errors.Is(cleared, brokererr.ErrUnproven) {
+	if cleared != nil && !isSentinelLeft(cleared) {
 		return Progress{}, withBrokerReason(cleared)
 	}
 	if now.Exists { // after a back-out with its old arguments
@@ -88,8 +87,8 @@ func (r *Recreator) bindIfUnbound(ctx context.Context, rec Recreation) error {
 	return r.bindRecorded(ctx, rec)
 }
 
-// bindRecorded declares the recorded bindings, because another client has deleted the hold, which had them. It leaves out bindings whose
-// exchange is gone, too.
+// bindRecorded declares the recorded bindings after another client has deleted the hold, and with it the bindings of the hold. It skips a
+// binding whose exchange was deleted, too.
 func (r *Recreator) bindRecorded(ctx context.Context, rec Recreation) error {
 	for _, binding := range rec.Bindings {
 		err := r.bind(ctx, rec.Queue.Name, []vhost.Binding{binding})
@@ -168,7 +167,7 @@ func (r *Recreator) giveBackRest(ctx context.Context, rec Recreation, progress P
 func (r *Recreator) moveBoth(
 	ctx context.Context, rec Recreation, before Progress, endBelow int, report func(Progress),
 ) (Progress, error) {
-	count := r.countReliably // a queue that looks empty would lose its place in the order
+	count := r.countReliably // if a queue only looked empty, its messages would lose their place in the order
 	if endBelow == 0 {       // the deletion shows whether the queues are empty
 		count = r.count
 	}
@@ -235,9 +234,10 @@ func dropsBeyond(queue string, limit int64, unit string) error {
 		"Set overflow to reject-publish in a policy of the queue until it is recreated", queue, limit, unit)
 }
 
-// rebind binds the queue before it unbinds the hold. A message that comes to both arrives twice, so rebind unbinds the hold even if another
-// binding of the queue is refused, or if another instance works on the vhost. It skips a binding that the queue seems to have, because
-// Divert may have failed to remove it; see whyNotUnbound. If another client has deleted the hold, rebind binds the queue as recorded.
+// rebind binds the queue before it unbinds the hold. While both are bound, each message arrives twice. So rebind unbinds the hold even if
+// RabbitMQ refuses a binding of the queue, or if another instance works on the vhost. It skips a binding that the queue seems to have,
+// because Divert may have failed to remove it; see whyNotUnbound. If another client has deleted the hold, rebind binds the queue as
+// recorded.
 func (r *Recreator) rebind(ctx context.Context, rec Recreation) error {
 	bindings, err := r.bindingsOf(ctx, rec, rec.Hold())
 	if err != nil {

@@ -15,7 +15,8 @@ import (
 // written the name of the new queue to disk. It calls recordDelete before it sends the delete. recordDelete must record
 // Recreation.DeleteSent; its error ends the call, and is returned as it is.
 //
-// If the new queue lacks a member, Swap deletes and declares the queue again.
+// If the new queue lacks a member, Swap deletes and declares the queue again, unless recordDelete fails with Aborted, or the queue may hold
+// a sentinel of an earlier call.
 //
 // If DeleteSent is recorded, a delete of an earlier process may be running. Swap then first waits up to 30 s until the queue is gone, and
 // declares it. The fence stays closed during the wait, because RabbitMQ would delete new messages with the queue.
@@ -25,7 +26,8 @@ func (r *Recreator) Swap(ctx context.Context, rec Recreation, recordDelete func(
 		return Swapped{DeleteSent: rec.DeleteSent}, err
 	}
 	switch err := r.deleter.ClearRecreation(ctx, r.Cluster, rec.Queue.Name, isNew); {
-	case isNew && errors.Is(err, brokererr.ErrUnproven): // the fence is open, and GiveBack searches again
+	case isNew && isSentinelLeft(err): // only consumers may be able to take out the messages in front of it, so GiveBack searches again
+		r.Log.Info("Warren does not check the members of a new queue that may hold a sentinel", "queue", rec.Queue.Name, "reason", err.Error())
 		return Swapped{DeleteSent: true}, r.awaitName(ctx, rec)
 	case err != nil:
 		return Swapped{DeleteSent: isNew}, r.whyNotCleared(ctx, rec, err)
@@ -151,6 +153,11 @@ func (r *Recreator) checkUnbound(ctx context.Context, rec Recreation) error {
 func (r *Recreator) hasSingleActiveConsumer(queue string) (single bool) {
 	r.observer.View(func(s *snapshot.Snapshot) { single = s.Queues[queue].Arguments.SingleActiveConsumer() })
 	return single
+}
+
+// isSentinelLeft reports whether a fence could not be taken down only because its queue may hold a sentinel. The fence is then open.
+func isSentinelLeft(err error) bool {
+	return errors.Is(err, brokererr.ErrUnproven) && !errors.Is(err, safedelete.ErrBusy)
 }
 
 // whyNotCleared adds a Reason to the error of a fence that could not be taken down. While the fence was open, it may have admitted more

@@ -10,12 +10,14 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/go-logr/logr"
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"github.com/warren-mq/warren/internal/rabbit/brokererr"
 	"github.com/warren-mq/warren/internal/rabbit/fence"
 	"github.com/warren-mq/warren/internal/rabbit/management"
+	"github.com/warren-mq/warren/internal/topology"
 	"github.com/warren-mq/warren/internal/vhost"
 )
 
@@ -174,4 +176,41 @@ func TestABatchThatWaitedForASlotAsksAgain(t *testing.T) {
 			t.Errorf("asked %d times: %v", asked, err)
 		}
 	})
+}
+
+// refusingBroker refuses to declare one queue.
+type refusingBroker struct {
+	emptyBroker
+
+	refuses  string
+	declared []string
+}
+
+func (b *refusingBroker) Declare(_ context.Context, _ string, queue topology.Queue, _ []topology.Binding) error {
+	if queue.Name == b.refuses {
+		return brokererr.ErrPreconditionFailed
+	}
+	b.declared = append(b.declared, queue.Name)
+	return nil
+}
+
+// A deleted queue that cannot be declared again does not keep the others of its group deleted.
+func TestRestoringContinuesAfterARefusal(t *testing.T) {
+	t.Parallel()
+	broker := &refusingBroker{refuses: "tier 1"}
+	sent := map[string]time.Time{"tier 1": time.Now(), "tier 2": time.Now()}
+	r := restoration{&batch{deleter: New(Settings{Log: logr.Discard()}, broker, broker, broker), sent: sent}}
+	g := &group{queues: []string{"main"}}
+	for _, name := range []string{"tier 1", "tier 2"} {
+		g.deleted = append(g.deleted, deletedQueue{Queue: topology.Queue{Name: name}})
+	}
+	err := r.restore(t.Context(), g, brokererr.ErrNotEmpty)
+	if difference := cmp.Diff([]string{"tier 2"}, broker.declared); difference != "" {
+		t.Error(difference)
+	}
+	for _, says := range []string{`queue "tier 1" was deleted, and could not be declared again`, `deleted queues are declared again: "tier 2"`} {
+		if !errors.Is(err, brokererr.ErrNotEmpty) || !strings.Contains(err.Error(), says) {
+			t.Errorf("%v does not say %q", err, says)
+		}
+	}
 }

@@ -3,6 +3,7 @@ package safedelete
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"time"
 
@@ -86,11 +87,12 @@ func (d *Deleter) DeleteEmpty(
 	return err
 }
 
-// begin is register.begin with an error that names the queue in use.
+// begin is register.begin with an error that names the queue in use. The error also wraps ErrUnproven.
 func (d *Deleter) begin(ctx context.Context, queues []string) (context.Context, func(), error) {
 	ctx, end, busy, err := d.deletions.begin(ctx, queues)
-	if errors.Is(err, errBusy) {
-		err = d.errs.Fail(brokererr.ErrUnproven, "queue %q is being deleted by another call", busy)
+	if errors.Is(err, ErrBusy) {
+		text := fmt.Sprintf("%v: queue %q is being deleted by another call", brokererr.ErrUnproven, busy)
+		err = d.errs.Because([]error{brokererr.ErrUnproven, ErrBusy}, text)
 	}
 	return ctx, end, err
 }

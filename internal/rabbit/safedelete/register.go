@@ -103,10 +103,11 @@ func (r *register) stop(limit time.Duration) {
 	}
 }
 
-var errBusy = errors.New("busy")
+// ErrBusy: another call works on one of the queues.
+var ErrBusy = errors.New("busy")
 
 // begin registers a deletion until the returned function is called. The returned context ends when the connection is about to be
-// closed. begin fails with ErrClosed, or with errBusy and the name of a queue that another call works on.
+// closed. begin fails with ErrClosed, or with ErrBusy and the name of a queue that another call works on.
 func (r *register) begin(ctx context.Context, queues []string) (context.Context, func(), string, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -114,7 +115,7 @@ func (r *register) begin(ctx context.Context, queues []string) (context.Context,
 		return nil, nil, "", brokererr.ErrClosed
 	}
 	if busy := slices.IndexFunc(queues, func(queue string) bool { return r.queues[queue] != nil }); busy >= 0 {
-		return nil, nil, queues[busy], errBusy
+		return nil, nil, queues[busy], ErrBusy
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
 	for _, queue := range queues {

@@ -37,7 +37,7 @@ func TestAQueueIsDeletedByOneCallAtATime(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, _, busy, err := d.begin(t.Context(), []string{"bills", "orders.dlq"}); !errors.Is(err, errBusy) || busy != "orders.dlq" {
+	if _, _, busy, err := d.begin(t.Context(), []string{"bills", "orders.dlq"}); !errors.Is(err, ErrBusy) || busy != "orders.dlq" {
 		t.Errorf("%q: %v", busy, err)
 	}
 	end()

@@ -11,7 +11,9 @@ import (
 // DropFence removes a fence, and reports whether it existed.
 func (s *Snapshot) DropFence(name string) bool {
 	before := len(s.Fences)
-	s.Fences = slices.DeleteFunc(slices.Clone(s.Fences), func(p vhost.Policy) bool { return p.Name == name })
+	isNamed := func(p vhost.Policy) bool { return p.Name == name }
+	s.Fences = slices.DeleteFunc(slices.Clone(s.Fences), isNamed)
+	s.left = slices.DeleteFunc(slices.Clone(s.left), isNamed)
 	return len(s.Fences) != before
 }
 

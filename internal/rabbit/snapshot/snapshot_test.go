@@ -483,3 +483,24 @@ func addAll[T any](add func(T) int64, items []T) {
 
 // compareWhole compares snapshots except their memory, the fences under way, the index of dead letters and the cache of alternates.
 var compareWhole = cmp.Options{cmp.AllowUnexported(Snapshot{}), cmpopts.IgnoreFields(Snapshot{}, "Room", "UnderWay", "deadLetters", "alternates")}
+
+// Observe shows no fence after Warren has removed its policy, although no refresh has shown that.
+func TestAFenceThatIsTakenDownIsNotObserved(t *testing.T) {
+	t.Parallel()
+	const name = "warren-fence-1-ABCDEF:a:q"
+	fresh := New()
+	fresh.Fences = []vhost.Policy{{Name: name, Pattern: vhost.ReadPattern("^q")}}
+	store := Store{}
+	store.Replace(fresh, "")
+	fences := func() int {
+		observed, _ := store.Observe(vhost.Selection{})
+		return len(observed.Fences)
+	}
+	if before := fences(); before != 1 {
+		t.Fatalf("%d fences before", before)
+	}
+	store.Write(Write{Apply: func(known *Snapshot) bool { return known.DropFence(name) }})
+	if after := fences(); after != 0 {
+		t.Errorf("%d fences after", after)
+	}
+}

@@ -30,9 +30,9 @@ func newDLQExport(c *cluster) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "export NAME",
 		Short: "Export dead letters unredacted, as lines of JSON",
-		Long: "Export the messages of a ConsumerQueue's dead-letter queue that the flags select, or all of them. Each message is a line of " +
-			"JSON with all properties, typed headers and the whole body. Nothing is redacted. The last line has the kind ExportEnd. Exit code 1 means that messages " +
-			"are missing.",
+		Long: "Export the messages of a ConsumerQueue's dead-letter queue that the flags select, or all of them. Each message is a " +
+			"line of JSON with all properties, typed headers and the whole body. Nothing is redacted. The last line has the kind " +
+			"ExportEnd. Exit code 1 means that messages are missing.",
 		Example: "  # Write orders.ndjson once the export is complete, readable only by you\n" +
 			"  kubectl warren dlq export orders --file orders.ndjson\n\n" +
 			"  # Export the dead letters of a tenant from the last 30 days\n" +

@@ -32,8 +32,8 @@ func newDLQList(c *cluster) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "ls [NAME...]",
 		Short: "List dead-letter queues, with the number of messages in the status",
-		Long: "List the dead-letter queues of the namespace, the fullest first. MESSAGES is the count in the status, which Warren writes when " +
-			"the order of magnitude changes; COUNTED is its age. " +
+		Long: "List the dead-letter queues of the namespace, the fullest first. MESSAGES is the count in the status, which Warren " +
+			"writes when the order of magnitude changes; COUNTED is its age. " +
 			"UNDER WAY is the number of messages that running Redrives and Purges have yet to examine, move or delete. " +
 			"The command reads ConsumerQueues, Redrives and Purges: the role view is enough.",
 		ValidArgsFunction: c.completeConsumerQueues,

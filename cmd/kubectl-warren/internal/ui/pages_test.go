@@ -346,7 +346,7 @@ func TestQueueWhileAJobTakesMessages(t *testing.T) {
 	s.summary.Summary.Groups = []deadletters.Group{{Reason: "Rejected", Queue: "orders", Count: 1204}}
 	page := path("namespaces", "shop", "queues", "orders")
 	s.expect(namespacePath("shop"), "1,264 dead letters in shop", "45 messages by Redrive some Moving")
-	s.expect(page, "orders: 45 dead letters under way", "Redrive some takes messages of this queue. It pauses while they are listed.", "15 of 60",
+	s.expect(page, "orders: 45 dead letters under way", "Redrive some takes messages from this queue. It pauses while they are listed.", "15 of 60",
 		"1,204 Rejected")
 	_, body := s.do(http.MethodGet, page, nil)
 	if !strings.Contains(body, `hx-get="`+page+`"`) || strings.Contains(body, `href="`+page+`/export"`) {

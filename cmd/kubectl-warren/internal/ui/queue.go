@@ -47,7 +47,7 @@ type queuePage struct {
 	Recreating string
 	Advisories []v1alpha1.Advisory
 	Jobs       []jobs.Job
-	// Running is the job that takes messages of the queue; nil if there is none.
+	// Running is the job that takes messages from the queue; nil if there is none.
 	Running *jobs.Job
 	// Refused is why the queue cannot be browsed; MessagesRefused is why only counts are shown.
 	Refused, MessagesRefused []string
