@@ -27,7 +27,8 @@ func (r *Recreator) Swap(ctx context.Context, rec Recreation, recordDelete func(
 	}
 	switch err := r.deleter.ClearRecreation(ctx, r.Cluster, rec.Queue.Name, isNew); {
 	case isNew && isSentinelLeft(err): // only consumers may be able to take out the messages in front of it, so GiveBack searches again
-		r.Log.Info("Warren does not check the members of a new queue that may hold a sentinel", "queue", rec.Queue.Name, "reason", err.Error())
+		r.Log.Info("Warren does not check the members of a new queue that may hold a sentinel",
+			"queue", rec.Queue.Name, "reason", err.Error())
 		return Swapped{DeleteSent: true}, r.awaitName(ctx, rec)
 	case err != nil:
 		return Swapped{DeleteSent: isNew}, r.whyNotCleared(ctx, rec, err)

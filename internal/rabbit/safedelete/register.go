@@ -103,7 +103,7 @@ func (r *register) stop(limit time.Duration) {
 	}
 }
 
-// ErrBusy: another call works on one of the queues.
+// ErrBusy means that another call works on one of the queues.
 var ErrBusy = errors.New("busy")
 
 // begin registers a deletion until the returned function is called. The returned context ends when the connection is about to be
