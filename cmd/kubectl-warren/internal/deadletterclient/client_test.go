@@ -177,7 +177,7 @@ The dead-letter API accepts only tokens of a ServiceAccount of the namespace, an
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			_, _, err := client(t, &apiServer{tokens: test.answer})
+			_, _, err := client(t, &apiServer{tokenError: test.answer})
 			wantError(t, err, test.want)
 		})
 	}
