@@ -61,7 +61,7 @@ type compiledPattern struct {
 // Patterns reads the patterns of one vhost.
 type Patterns struct {
 	slow   atomic.Int32 // number of slow patterns
-	length atomic.Int64 // bytes of all patterns that were compiled or reused, and of those that were too long for that
+	length atomic.Int64 // bytes of the patterns that take has counted
 }
 
 // take reserves memory for a compiled pattern. It returns false if the patterns of the vhost would exceed compiledBytes.
@@ -143,9 +143,9 @@ func (c *compiledPattern) compile(text string, vhost *Patterns) {
 	if err != nil {
 		return
 	}
-	defer c.isCompiled.Store(true)
 	expression.MatchTimeout = matchTime
 	c.expression, c.asciiOnly = expression, dependsOnLocale.MatchString(latin1)
+	c.isCompiled.Store(true)
 }
 
 // bytesAsRunes converts each byte to a rune, because the broker matches bytes, and regexp2 matches runes.

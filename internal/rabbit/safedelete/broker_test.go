@@ -59,6 +59,12 @@ func deleterAt(t *testing.T, vh *brokers.VHost) (*Deleter, *management.Client) {
 	return deleterThrough(t, vh, vh.Broker.AMQPURI)
 }
 
+// declareKnown declares a quorum queue that the snapshot of a Deleter shows.
+func declareKnown(vh *brokers.VHost, deleter *Deleter, name string, arguments vhost.Arguments) {
+	vh.DeclareQueue(name, quorum(arguments))
+	deleter.observer.(*realBroker).known.PutQueue(name, vhost.Queue{Durable: true, Arguments: quorum(arguments)})
+}
+
 // deleterThrough returns a Deleter for a vhost, which connects to another URI for AMQP.
 func deleterThrough(t *testing.T, vh *brokers.VHost, uri string) (*Deleter, *management.Client) {
 	t.Helper()

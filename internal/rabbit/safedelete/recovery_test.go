@@ -54,11 +54,8 @@ func TestWhenLeftoverFencesAreOpened(t *testing.T) {
 // and the other has expired, the queue shows no message either.
 func TestUnheldWhereMessagesExpire(t *testing.T) {
 	each(t, func(t *testing.T, vh *brokers.VHost) {
-		deleter, api := deleterAt(t, vh)
-		cluster, err := api.Cluster(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
+		deleter, _ := deleterAt(t, vh)
+		cluster := deleter.observer.State().Cluster.Key()
 		for name, test := range map[string]struct {
 			arguments, policy vhost.Arguments
 			want              error
@@ -70,12 +67,11 @@ func TestUnheldWhereMessagesExpire(t *testing.T) {
 			"a TTL, and a single active consumer":  {arguments: vhost.Arguments{"x-message-ttl": int64(60_000), "x-single-active-consumer": true}, want: brokererr.ErrUnproven},
 			"no TTL, and a single active consumer": {arguments: vhost.Arguments{"x-single-active-consumer": true}},
 		} {
-			vh.DeclareQueue(name, quorum(test.arguments))
-			deleter.observer.(*realBroker).known.PutQueue(name, vhost.Queue{Durable: true, Arguments: quorum(test.arguments)})
+			declareKnown(vh, deleter, name, test.arguments)
 			left := leftover{policy: vhost.Policy{
 				Name: fence.Name{Owner: deleter.Owner, Begun: time.Now()}.String(name), Definition: fence.Fence{Effective: test.policy}.Closed(),
 			}}
-			if err := (recovery{deleter}).checkUnheld(t.Context(), cluster.Key(), left, name); !errors.Is(err, test.want) {
+			if err := (recovery{deleter}).checkUnheld(t.Context(), cluster, left, name); !errors.Is(err, test.want) {
 				t.Errorf("%s: %v, want %v", name, err, test.want)
 			}
 		}

@@ -18,11 +18,8 @@ import (
 // not believe that.
 func TestUnheldAsConsumer(t *testing.T) {
 	each(t, func(t *testing.T, vh *brokers.VHost) {
-		deleter, api := deleterAt(t, vh)
-		cluster, err := api.Cluster(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
+		deleter, _ := deleterAt(t, vh)
+		cluster := deleter.observer.State().Cluster.Key()
 		for name, test := range map[string]struct {
 			messages []string
 			// holds: another consumer holds the first message. cancels: it was cancelled since.
@@ -36,14 +33,12 @@ func TestUnheldAsConsumer(t *testing.T) {
 			"a cancelled consumer holds":  {messages: []string{"1"}, holds: true, cancels: true},
 			"a consumer holds everything": {messages: []string{"1"}, holds: true, unheld: true}, // a delete leaves a sentinel ready
 		} {
-			arguments := quorum(vhost.Arguments{"x-single-active-consumer": true})
-			vh.DeclareQueue(name, arguments)
-			deleter.observer.(*realBroker).known.PutQueue(name, vhost.Queue{Durable: true, Arguments: arguments})
+			declareKnown(vh, deleter, name, vhost.Arguments{"x-single-active-consumer": true})
 			vh.Publish("", name, test.messages...)
 			if test.holds {
 				hold(t, vh, name, test.cancels)
 			}
-			err := recovery{deleter}.checkUnheldAsConsumer(t.Context(), cluster.Key(), "fence", name)
+			err := recovery{deleter}.checkUnheldAsConsumer(t.Context(), cluster, "fence", name)
 			if unheld := err == nil; unheld != test.unheld || !unheld && !errors.Is(err, brokererr.ErrUnproven) {
 				t.Errorf("%s: %v", name, err)
 			}
