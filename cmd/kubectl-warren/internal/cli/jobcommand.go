@@ -94,7 +94,8 @@ func (c *jobCommand) count(ctx context.Context, kube session, dryRun client.Obje
 		ending, cancel := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
 		defer cancel()
 		if err := client.IgnoreNotFound(kube.Delete(ending, dryRun)); err != nil {
-			printf(c.ErrOut, "could not delete the dry run %s %q, which Warren deletes 10 minutes after its end: %v\n", jobs.Of(dryRun).Noun(), dryRun.GetName(), err)
+			printf(c.ErrOut, "could not delete the dry run %s %q, which Warren deletes 10 minutes after its end: %v\n",
+				jobs.Of(dryRun).Noun(), dryRun.GetName(), err)
 		}
 	}()
 	progress := &progress{out: c.ErrOut, terminal: isTerminal(c.ErrOut)}
