@@ -4,7 +4,6 @@ import (
 	"os"
 	"slices"
 	"strconv"
-	"syscall"
 	"time"
 
 	. "github.com/onsi/ginkgo/v2"
@@ -75,29 +74,24 @@ func (w *world) killAtFence(secret bool) {
 	}
 	Expect(kube.Delete(ctx(), w.Connection())).To(Succeed())
 	Expect(kube.DeleteAllOf(ctx(), &v1alpha1.ConsumerQueue{}, client.InNamespace(w.Namespace))).To(Succeed())
-	w.stopAtFence(running)
+	w.pauseAtFence(running)
 	running.Kill()
 }
 
-// stopAtFence stops a manager with SIGSTOP when fences exist.
-func (w *world) stopAtFence(running *Manager) {
+// pauseAtFence pauses a manager when fences exist.
+func (w *world) pauseAtFence(running *Manager) {
 	GinkgoHelper()
 	Eventually(func() bool {
 		if len(w.VHost.Policies()) == 0 {
 			return false
 		}
-		signal(running, syscall.SIGSTOP)
+		running.Pause()
 		if len(w.VHost.Policies()) > 0 {
 			return true
 		}
-		signal(running, syscall.SIGCONT) // the last fence was removed before
+		running.Resume() // the last fence was removed before
 		return false
 	}).WithTimeout(deadline.For(time.Minute)).WithPolling(10 * time.Millisecond).Should(BeTrue())
-}
-
-func signal(manager *Manager, signal syscall.Signal) {
-	GinkgoHelper()
-	Expect(manager.Command.Process.Signal(signal)).To(Succeed())
 }
 
 // eventuallyNone waits until the namespace has no ConsumerQueue.

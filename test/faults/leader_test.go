@@ -3,7 +3,6 @@ package faults
 import (
 	"net/http"
 	"sync/atomic"
-	"syscall"
 	"time"
 
 	. "github.com/onsi/ginkgo/v2"
@@ -66,7 +65,7 @@ var _ = Describe("A leader that is paused during deletions and resumes when anot
 		w.AllReady(deletedTogether())
 		first := w.leader()
 		w.Delete(names...)
-		w.stopAtFence(leader)
+		w.pauseAtFence(leader)
 
 		w.replica()
 		Eventually(w.leader).WithTimeout(deadline.For(25 * time.Second)).ShouldNot(BeElementOf(first, ""))
@@ -83,7 +82,7 @@ var _ = Describe("A leader that is paused during deletions and resumes when anot
 				changes.Add(1)
 			}
 		})
-		signal(leader, syscall.SIGCONT)
+		leader.Resume()
 		Eventually(leader.Ended).WithTimeout(deadline.For(25 * time.Second)).Should(BeClosed())
 		Expect(w.VHost.Definitions().Queues).To(HaveLen(len(names)))
 		Expect(changes.Load()).To(BeZero(), "policies were written")

@@ -9,7 +9,6 @@ import (
 	"regexp"
 	"slices"
 	"strings"
-	"syscall"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
@@ -159,8 +158,8 @@ func (s *scene) breakPassword() {
 // whilePaused pauses the manager until the spec ends, and calls a function whose effect the manager must not see.
 func (s *scene) whilePaused(happens func()) {
 	GinkgoHelper()
-	Expect(manager.Command.Process.Signal(syscall.SIGSTOP)).To(Succeed())
-	DeferCleanup(func() { Expect(manager.Command.Process.Signal(syscall.SIGCONT)).To(Succeed()) })
+	manager.Pause()
+	DeferCleanup(manager.Resume)
 	happens()
 }
 

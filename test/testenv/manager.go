@@ -7,6 +7,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"syscall"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
@@ -85,6 +86,24 @@ func (m *Manager) Kill() {
 	m.ExpectRuns()
 	Expect(m.Command.Process.Kill()).To(Succeed())
 	Eventually(m.Ended).Should(BeClosed())
+}
+
+// Pause stops the manager with SIGSTOP. The signal takes effect later, so Pause waits until every thread has stopped.
+func (m *Manager) Pause() {
+	GinkgoHelper()
+	process := m.Command.Process
+	Expect(process.Signal(syscall.SIGSTOP)).To(Succeed())
+	var status syscall.WaitStatus
+	Eventually(func() (bool, error) {
+		_, err := syscall.Wait4(process.Pid, &status, syscall.WUNTRACED|syscall.WNOHANG, nil)
+		return status.Stopped(), err
+	}).Should(BeTrue())
+}
+
+// Resume continues a paused manager.
+func (m *Manager) Resume() {
+	GinkgoHelper()
+	Expect(m.Command.Process.Signal(syscall.SIGCONT)).To(Succeed())
 }
 
 // ExpectRuns fails if the manager has ended.
