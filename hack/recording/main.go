@@ -9,6 +9,7 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
+	"unicode/utf8"
 )
 
 const (
@@ -27,21 +28,24 @@ type version struct {
 type terminal struct {
 	lines  [][]version
 	column int
+	cut    string // first bytes of a character whose other bytes follow in the next write
 }
 
 var escape = regexp.MustCompile(`^\x1b\[([0-9;?]*)([A-Za-z])`)
 
 func (t *terminal) write(now float64, text string) {
-	for len(text) > 0 {
+	text = t.cut + text
+	for utf8.FullRuneInString(text) {
 		if found := escape.FindStringSubmatch(text); found != nil {
 			if found[2] == "K" {
-				t.set(now, t.current()[:min(t.column, len(t.current()))])
+				line := []rune(t.current())
+				t.set(now, string(line[:min(t.column, len(line))]))
 			}
 			text = text[len(found[0]):]
 			continue
 		}
-		char := []rune(text)[0]
-		text = text[len(string(char)):]
+		char, size := utf8.DecodeRuneInString(text)
+		text = text[size:]
 		switch char {
 		case '\r':
 			t.column = 0
@@ -57,6 +61,7 @@ func (t *terminal) write(now float64, text string) {
 			t.set(now, string(line))
 		}
 	}
+	t.cut = text
 }
 
 func (t *terminal) current() string {

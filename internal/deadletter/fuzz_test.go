@@ -96,7 +96,7 @@ func checkCopies(t *rapid.T, deadLetter Message) {
 	for name, value := range copied.Headers {
 		for _, gone := range []string{
 			"x-death", "x-first-death-", "x-last-death-", "x-delivery-count", "x-acquired-count", "CC", "BCC", "x-defer-count", "x-copy-id",
-			"x-retry-count", "x-failure-",
+			"x-retry-count", "x-failure-", headerDeliveryTime, headerDeferralToken,
 		} {
 			if name == gone || strings.HasSuffix(gone, "-") && strings.HasPrefix(name, gone) {
 				t.Errorf("the copy has the header %s", name)
@@ -140,7 +140,7 @@ var telling = []string{
 	"x-death", "x-first-death-queue", "x-last-death-reason", "x-delivery-count", "x-acquired-count", "CC", "BCC", "x-retry-count",
 	"x-defer-count", "x-copy-id", "x-failure-queue", "x-original-exchange", "x-original-routing-key", "x-warren-redrive-count",
 	"x-warren-redrive-id", "x-warren-redrive-by", "x-warren-origin-queue", "x-warren-origin-reason", "x-warren-origin-exchange",
-	"x-warren-origin-routing-key", "x-warren-origin-cc",
+	"x-warren-origin-routing-key", "x-warren-origin-cc", headerDeliveryTime, headerDeferralToken,
 }
 
 func anyMessage(t *rapid.T) *amqp.Delivery {

@@ -22,20 +22,19 @@ func TestRivals(t *testing.T) {
 		one, other string
 		want       bool
 	}{
-		"nothing in common":                     {one: `{}`, other: `{queue: {name: other}}`},
-		"the main queue":                        {one: `{queue: {name: q}}`, other: `{queue: {name: q}}`, want: true},
-		"a dead-letter queue that is a tier":    {one: `{deadLetter: {queue: {name: q}}}`, other: `{retry: {delayTiers: [{delay: 1s, queueName: q}]}}`, want: true},
-		"the dead-letter queue":                 {one: withGrave, other: withGrave},
-		"the dead-letter queue, otherwise":      {one: withGrave, other: withBigGrave, want: true},
-		"a dead-letter exchange with two ways":  {one: `{deadLetter: {exchange: {name: x}}}`, other: `{deadLetter: {exchange: {name: x}}}`, want: true},
-		"a dead-letter exchange with one way":   {one: `{deadLetter: {exchange: {name: x}, queue: {name: grave}}}`, other: `{deadLetter: {exchange: {name: x}, queue: {name: grave}}}`},
-		"a source of one type":                  {one: `{bindings: [{exchange: {name: x, type: topic}}]}`, other: `{bindings: [{exchange: {name: x, type: topic}}]}`},
-		"a source of two types":                 {one: `{bindings: [{exchange: {name: x, type: topic}}]}`, other: `{bindings: [{exchange: {name: x, type: direct}}]}`, want: true},
-		"a source that one has no type for":     {one: `{bindings: [{exchange: {name: x, type: topic}}]}`, other: `{bindings: [{exchange: {name: x}}]}`},
-		"a source that is a retry exchange":     {one: `{bindings: [{exchange: {name: x, type: topic}}]}`, other: `{retry: {delayTiers: [{delay: 1s}], exchange: {name: x}}}`, want: true},
-		"an exchange with the name of a queue":  {one: `{queue: {name: x}}`, other: `{retry: {delayTiers: [{delay: 1s}], exchange: {name: x}}}`},
-		"a spec that cannot become a topology":  {one: withGrave, other: unknownSpec},
-		"a difference on an older version only": {one: `{deadLetter: {queue: {name: grave}, exchange: {name: x}}}`, other: `{deadLetter: {queue: {name: grave}, exchange: {name: x}}}`},
+		"nothing in common":                    {one: `{}`, other: `{queue: {name: other}}`},
+		"the main queue":                       {one: `{queue: {name: q}}`, other: `{queue: {name: q}}`, want: true},
+		"a dead-letter queue that is a tier":   {one: `{deadLetter: {queue: {name: q}}}`, other: `{retry: {delayTiers: [{delay: 1s, queueName: q}]}}`, want: true},
+		"the dead-letter queue":                {one: withGrave, other: withGrave},
+		"the dead-letter queue, otherwise":     {one: withGrave, other: withBigGrave, want: true},
+		"a dead-letter exchange with two ways": {one: `{deadLetter: {exchange: {name: x}}}`, other: `{deadLetter: {exchange: {name: x}}}`, want: true},
+		"a dead-letter exchange with one way":  {one: `{deadLetter: {exchange: {name: x}, queue: {name: grave}}}`, other: `{deadLetter: {exchange: {name: x}, queue: {name: grave}}}`},
+		"a source of one type":                 {one: `{bindings: [{exchange: {name: x, type: topic}}]}`, other: `{bindings: [{exchange: {name: x, type: topic}}]}`},
+		"a source of two types":                {one: `{bindings: [{exchange: {name: x, type: topic}}]}`, other: `{bindings: [{exchange: {name: x, type: direct}}]}`, want: true},
+		"a source that one has no type for":    {one: `{bindings: [{exchange: {name: x, type: topic}}]}`, other: `{bindings: [{exchange: {name: x}}]}`},
+		"a source that is a retry exchange":    {one: `{bindings: [{exchange: {name: x, type: topic}}]}`, other: `{retry: {delayTiers: [{delay: 1s}], exchange: {name: x}}}`, want: true},
+		"an exchange with the name of a queue": {one: `{queue: {name: x}}`, other: `{retry: {delayTiers: [{delay: 1s}], exchange: {name: x}}}`},
+		"a spec that cannot become a topology": {one: withGrave, other: unknownSpec},
 	} {
 		one, other := controllertest.Named(t, "shop", "one", test.one), controllertest.Named(t, "shop", "other", test.other)
 		topologytest.Equal(t, name, test.want, len(viewOf(one, other).disputing()) == 1)
