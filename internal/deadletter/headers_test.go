@@ -93,8 +93,7 @@ func TestCopyHeaders(t *testing.T) {
 	}
 }
 
-// A Redrive without requester does not keep the requester of an earlier one. A forged count does not matter: a Redrive leaves the
-// copy where it is as before.
+// A message may come with the largest count, which a Redrive keeps: a larger number would be read as 0.
 func TestCopyOfTheLargestCount(t *testing.T) {
 	t.Parallel()
 	forged := amqp.Delivery{Headers: amqp.Table{"x-warren-redrive-count": int64(math.MaxInt32)}}
@@ -104,6 +103,7 @@ func TestCopyOfTheLargestCount(t *testing.T) {
 	}
 }
 
+// A Redrive without requester does not keep the requester of an earlier one.
 func TestCopyWithoutRequester(t *testing.T) {
 	t.Parallel()
 	message := amqp.Delivery{Headers: amqp.Table{"x-warren-redrive-by": "mallory", "x-warren-redrive-reason": "before"}}

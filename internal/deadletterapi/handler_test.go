@@ -240,7 +240,7 @@ func TestRefusals(t *testing.T) {
 		},
 		"a summary with a selector": { // the right to counts is enough for a summary, and an expression can disclose bodies
 			path: ofShop + "/orders?expression=true",
-			want: refusal{400, metav1.StatusReasonBadRequest, "expression: unknown parameter, use [depth groupBy]", ""},
+			want: refusal{400, metav1.StatusReasonBadRequest, "expression: unknown parameter. The parameters are depth, groupBy", ""},
 		},
 		"groups by a header that is redacted": {
 			path: ofShop + "/orders?groupBy=api-key",

@@ -5,6 +5,7 @@ import (
 	"net/url"
 	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/warren-mq/warren/internal/deadletter"
 	"github.com/warren-mq/warren/internal/deadletterapi/parameters"
@@ -57,7 +58,7 @@ func parse(values url.Values, allowed []string) (query, error) {
 	q := query{}
 	for name := range values {
 		if !slices.Contains(allowed, name) && !slices.Contains(anyParameters, name) {
-			return q, fmt.Errorf("%s: unknown parameter, use %v", name, allowed)
+			return q, fmt.Errorf("%s: unknown parameter. The parameters are %s", name, strings.Join(allowed, ", "))
 		}
 	}
 	for _, number := range []struct {

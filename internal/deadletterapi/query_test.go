@@ -43,7 +43,7 @@ func TestParse(t *testing.T) {
 func TestParseRefuses(t *testing.T) {
 	t.Parallel()
 	for given, want := range map[string]string{
-		"limt=5":          "limt: unknown parameter, use [position limit bodyLimit distinct id reason header diedAfter diedBefore expression unknownOrigin]",
+		"limt=5":          "limt: unknown parameter. The parameters are position, limit, bodyLimit, distinct, id, reason, header, diedAfter, diedBefore, expression, unknownOrigin",
 		"limit=0":         `limit: "0" must be a number from 1 to 1000`,
 		"limit=1001":      `limit: "1001" must be a number from 1 to 1000`,
 		"position=-1":     `position: "-1" must be a number from 0 to 100000`,

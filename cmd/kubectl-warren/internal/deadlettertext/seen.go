@@ -58,14 +58,15 @@ func SeenLines(seen v1alpha1.Seen) []string {
 	}
 	var shared []string
 	for _, reason := range slices.Sorted(maps.Keys(seen.Skipped)) {
-		if reason == skippedNotEvaluated || reason == skippedUndated {
-			continue
+		count := seen.Skipped[reason]
+		switch because := sharedTexts[reason]; {
+		case reason == skippedNotEvaluated, reason == skippedUndated:
+		case because == "":
+			lines = append(lines, fmt.Sprintf("Left out for a reason that this version of kubectl warren does not know: %d (%s).",
+				count, printable.Text(reason)))
+		default:
+			shared = append(shared, fmt.Sprintf("%d %s (%s)", count, because, reason))
 		}
-		because := sharedTexts[reason]
-		if because == "" {
-			because = "for another reason"
-		}
-		shared = append(shared, fmt.Sprintf("%d %s (%s)", seen.Skipped[reason], because, printable.Text(reason)))
 	}
 	if len(shared) > 0 {
 		lines = append(lines, "Left out because other ConsumerQueues share the queue: "+strings.Join(shared, ", ")+".")
