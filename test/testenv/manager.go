@@ -91,11 +91,11 @@ func (m *Manager) Kill() {
 // Pause stops the manager with SIGSTOP. The signal takes effect later, so Pause waits until every thread has stopped.
 func (m *Manager) Pause() {
 	GinkgoHelper()
-	process := m.Command.Process
-	Expect(process.Signal(syscall.SIGSTOP)).To(Succeed())
+	running := m.Command.Process
+	Expect(running.Signal(syscall.SIGSTOP)).To(Succeed())
 	var status syscall.WaitStatus
 	Eventually(func() (bool, error) {
-		_, err := syscall.Wait4(process.Pid, &status, syscall.WUNTRACED|syscall.WNOHANG, nil)
+		_, err := syscall.Wait4(running.Pid, &status, syscall.WUNTRACED|syscall.WNOHANG, nil)
 		return status.Stopped(), err
 	}).Should(BeTrue())
 }

@@ -30,8 +30,9 @@ const (
 // has declared. It keeps bindings that left the spec, because dead letters of another queue may need them. No delete of the queue may be
 // running: see Recreation.DeleteSent. report, if it is not nil, is called several times a second.
 //
-// If the queue may still hold a sentinel behind other messages, GiveBack fails at its end. Consumers may start before that. If the status
-// was lost, or if the recreation has no hold, GiveBack does not fail for that reason: the search continues as for any leftover fence.
+// If the queue may still hold a sentinel behind other messages after a back-out, GiveBack fails at its end. Consumers may start before
+// that. If the queue is new, if the status was lost, or if the recreation has no hold, GiveBack does not fail for that reason: the search
+// continues as for any leftover fence.
 func (r *Recreator) GiveBack(ctx context.Context, rec Recreation, report func(Progress)) (Progress, error) {
 	now, err := r.inspectQueue(ctx, rec, rec.Queue.Name)
 	if err != nil {
@@ -56,7 +57,7 @@ func (r *Recreator) GiveBack(ctx context.Context, rec Recreation, report func(Pr
 	if errors.Is(err, brokererr.ErrAccessRefused) {
 		err = r.endWithoutRights(ctx, rec, err)
 	}
-	if err != nil || cleared == nil || rec.StatusLost || rec.WithoutHold {
+	if err != nil || cleared == nil || isNew || rec.StatusLost || rec.WithoutHold {
 		return progress, err
 	}
 	// An open fence refuses no message. Its policy records that the queue may still hold a sentinel.

@@ -735,6 +735,31 @@ func TestRecreationOfAQueueThatLacksAMember(t *testing.T) {
 	}
 }
 
+// RabbitMQ does not open the fence of the new queue. The recreation stays in its phase until the fence is gone, because spec.suspend has no
+// effect in this phase only.
+func TestSwapEndsAfterItsFenceIsGone(t *testing.T) {
+	rabbittest.Each(t, func(t *testing.T, vh *brokers.VHost) {
+		boundQueue(vh, nil)
+		before := vh.Definitions()
+		run := recreation(t, vh, nil)
+		management := netfault.NewHTTPProxy(t, vh.Broker.ManagementURI, netfault.HTTPOptions{})
+		var puts atomic.Int32
+		management.Before(func(request *http.Request) {
+			isPut := request.Method == http.MethodPut && strings.Contains(request.URL.Path, "/policies/")
+			if isPut && puts.Add(1) == 2 { // the first one closes the fence
+				request.URL.Path, request.URL.RawPath = "/api/nothing", ""
+			}
+		})
+		run.config.ManagementURI = management.URI
+		run.nextUntil(givingBack)
+		if isFenced(vh) || puts.Load() < 2 {
+			t.Errorf("the queue is fenced: %t, after %d changes of its fence", isFenced(vh), puts.Load())
+		}
+		run.run()
+		run.mustBeAsBefore(before, true)
+	})
+}
+
 // A manager crashes while the fence is closed and its sentinels are in the queue, and the next one goes back. If the status was lost and
 // the spec asks for the old arguments again, the old queue looks like the new one.
 func TestRecreationGoesBackFromAClosedFence(t *testing.T) {
@@ -1131,24 +1156,34 @@ func TestRecreationWhoseStatusIsLostDuringTheDelete(t *testing.T) {
 	})
 }
 
-// After the status was lost, nothing shows whether the queue is the new one, which never had a sentinel. The recreation ends, although
-// a sentinel could be behind more messages than Warren searches.
-func TestRecreationWhoseStatusIsLostEndsWithoutASentinel(t *testing.T) {
-	rabbittest.Each(t, func(t *testing.T, vh *brokers.VHost) {
-		run := recreation(t, vh, nil)
-		boundQueue(vh, vhost.Arguments{vhost.ArgDeliveryLimit: int64(7)})
-		ids, messages := numbered(100)
-		for i := range messages {
-			messages[i].Priority = 255
-		}
-		vh.Send("direct", "orders", messages...)
-		vh.SetPolicy(fence.Name{Owner: run.config.Owner, Begun: time.Now(), Recreation: true}.String("orders"), brokers.Policy{
-			Pattern: fence.Pattern([]string{"orders"}), ApplyTo: "queues", Priority: 1000, Definition: fence.Fence{}.Closed(),
+// A sentinel could be behind more messages than Warren searches. The recreation ends nevertheless if the queue is new, and if the status was
+// lost, so that nothing shows whether the queue is new.
+func TestRecreationEndsWithoutASentinel(t *testing.T) {
+	t.Parallel()
+	for name, lost := range map[string]bool{"the queue is new behind the fence of a repeated swap": false, "the status is lost": true} {
+		t.Run(name, func(t *testing.T) {
+			rabbittest.Each(t, func(t *testing.T, vh *brokers.VHost) {
+				run := recreation(t, vh, nil)
+				run.record.StatusLost, run.record.DeleteSent, run.record.phase = lost, !lost, givingBack
+				arguments := vhost.Arguments{vhost.ArgDeliveryLimit: int64(7)}
+				if !lost {
+					run.record.Queue.Arguments[vhost.ArgDeliveryLimit] = int64(7)
+				}
+				boundQueue(vh, arguments)
+				ids, messages := numbered(100)
+				for i := range messages {
+					messages[i].Priority = 255
+				}
+				vh.Send("direct", "orders", messages...)
+				name := fence.Name{Owner: run.config.Owner, Begun: time.Now(), Recreation: true, Repeated: !lost}
+				vh.SetPolicy(name.String("orders"), brokers.Policy{
+					Pattern: fence.Pattern([]string{"orders"}), ApplyTo: "queues", Priority: 1000, Definition: fence.Fence{}.Closed(),
+				})
+				run.run()
+				mustHold(t, vh, "orders", ids)
+			})
 		})
-		run.record.StatusLost, run.record.phase = true, givingBack
-		run.run()
-		mustHold(t, vh, "orders", ids)
-	})
+	}
 }
 
 // A queue that dead-letters at most once is empty when Check sees it, and in use when the fence would go up.

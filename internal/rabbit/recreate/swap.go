@@ -45,6 +45,10 @@ func (r *Recreator) Swap(ctx context.Context, rec Recreation, recordDelete func(
 	if err := r.completeMembers(ctx, rec, &swapped, recordDelete); err != nil {
 		return swapped, err
 	}
+	// RabbitMQ may have failed to open a fence of this call. Until it is open, the recreation must not leave its phase.
+	if err := r.deleter.ClearRecreation(ctx, r.Cluster, rec.Queue.Name, true); err != nil && !isSentinelLeft(err) {
+		return swapped, withBrokerReason(err)
+	}
 	return swapped, r.Crash.Pass(StepSwapped)
 }
 
