@@ -124,7 +124,7 @@ var _ = Describe("kubectl warren dlq, browsing", func() {
 		}
 		Eventually(viewer).WithArguments("redrive", "orders", "--yes").Should(SatisfyAll(HaveField("Code", 1), HaveField("Out", BeEmpty()),
 			HaveField("ErrOut", ContainSubstring(`cannot create resource "redrives"`)),
-			HaveField("ErrOut", ContainSubstring("ask for a role in the namespace. Reading needs the role view, and moving dead letters needs the role edit"))))
+			HaveField("ErrOut", ContainSubstring("ask for a role in the namespace. Reading needs the role view"))))
 		Eventually(viewer).WithArguments("purge", "orders", "--expected-at-most=2", "--yes").Should(SatisfyAll(HaveField("Code", 1), HaveField("Out", BeEmpty()),
 			HaveField("ErrOut", ContainSubstring(`cannot create resource "purges"`)),
 			HaveField("ErrOut", ContainSubstring("deleting dead letters needs the role admin in the namespace"))))

@@ -61,9 +61,9 @@ func (w *recreationWork) run(ctx context.Context, report func(recreate.Progress)
 	return result
 }
 
-// catchUp lets the next comparison see the queue. In a cluster, it does not wait up to a second for a refresh if the snapshot has the new
-// queue, as after a swap of this process. After the swap of a delay tier without a hold, it waits: the event of the deletion may still
-// come, and remove the queue from the snapshot.
+// catchUp lets the next comparison see the queue. In a cluster a refresh can take a second, so catchUp does not wait for it if the
+// snapshot has the new queue, as after a swap of this process. After the swap of a delay tier without a hold, it waits: the event of the
+// deletion may still come, and remove the queue from the snapshot.
 func (w *recreationWork) catchUp(ctx context.Context) error {
 	observed, _ := w.connection.Observe(vhost.Selection{Queues: []string{w.status.Queue}})
 	known, exists := observed.Queues[w.status.Queue]

@@ -39,7 +39,7 @@ func (v *vhostScope) sharedWithoutConsent() []v1alpha1.Advisory {
 	unconsented := v.peers.Unconsented(v.candidate())
 	advisories := make([]v1alpha1.Advisory, len(unconsented))
 	for i, shared := range unconsented {
-		message := fmt.Sprintf("%v belongs to a ConsumerQueue in another namespace, which no longer shares it. This ConsumerQueue "+
+		message := fmt.Sprintf("%v belongs to a ConsumerQueue in another namespace that no longer shares it. This ConsumerQueue "+
 			"keeps using it. Ask its owner to add namespace %q to %s, or choose another name", shared.ID, v.cq.Namespace, shared.Field)
 		if shared.Holds {
 			message = fmt.Sprintf("%v is used by a ConsumerQueue of another namespace that %s does not list. "+

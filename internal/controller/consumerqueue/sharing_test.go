@@ -129,7 +129,7 @@ func TestSharedWithoutConsent(t *testing.T) {
 	}{
 		"the holder": {holder, user, `queue "grave" is used by a ConsumerQueue of another namespace that spec.deadLetter.queue.sharedWith does not ` +
 			`list. Add the namespace, or ask its users to choose another name`},
-		"the user": {user, holder, `queue "grave" belongs to a ConsumerQueue in another namespace, which no longer shares it. ` +
+		"the user": {user, holder, `queue "grave" belongs to a ConsumerQueue in another namespace that no longer shares it. ` +
 			`This ConsumerQueue keeps using it. Ask its owner to add namespace "zoo" to spec.deadLetter.queue.sharedWith, or choose another name`},
 	} {
 		desired, err := topology.Desired(test.own, topologytest.V43)

@@ -35,8 +35,8 @@ func (r *Recreator) Empty(ctx context.Context, rec Recreation, report func(Progr
 		case err != nil || now.Ready == 0:
 			return progress, err
 		case rec.WithoutHold:
-			return progress, r.Errors.Fail(brokererr.ErrNotEmpty, "queue %q holds %s and is recreated without a hold queue. Warren tries "+
-				"again when the queue is empty", rec.Queue.Name, text.Count(now.Ready, "message"))
+			return progress, r.Errors.Fail(brokererr.ErrNotEmpty, "queue %q holds %s. It has no hold queue, so Warren recreates "+
+				"it once it is empty", rec.Queue.Name, text.Count(now.Ready, "message"))
 		}
 		if err := r.checkMovable(ctx, rec.Queue.Name); err != nil {
 			return progress, err

@@ -28,7 +28,7 @@ func (r *Recreator) completeMembers(
 		}
 		log := r.Log.WithValues("queue", rec.Queue.Name, "node", node)
 		if repeats == maxRepeats {
-			log.Info("The queue keeps too few members", "reason", "RabbitMQ has declared it without this member again and again")
+			log.Info("The queue keeps too few members", "reason", "RabbitMQ has also declared it without this member each time it was repeated")
 			return nil
 		}
 		log.Info("RabbitMQ has declared a queue without a member on one of its nodes, so the queue is declared again")
@@ -46,7 +46,7 @@ func (r *Recreator) completeMembers(
 
 // add adds the result of a repeated swap.
 func (s *Swapped) add(again Swapped) {
-	s.DeleteSent = true // by the swap that is repeated
+	s.DeleteSent = true // the first swap has already sent a delete
 	s.Moved += again.Moved
 	s.Past += again.Past
 	s.FenceStood += again.FenceStood

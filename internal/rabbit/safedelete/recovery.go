@@ -290,8 +290,8 @@ func (r recovery) otherConnections() (mayHave func(owner string) bool, err error
 
 // checkUnheld fails if a channel may hold a sentinel of a queue. During a delete one sentinel is held and the other is ready, so no delete
 // is running on an empty queue. A count of zero messages and consumers proves nothing; see takeAll. The answer to a basic.get comes from
-// the leader of the queue, and shows whether the queue is empty. That proves nothing if the ready sentinel may have expired. checkUnheld
-// gets another client's message only once, because the queue may count the delivery.
+// the leader of the queue, and shows whether the queue is empty. An empty queue proves nothing if the ready sentinel may have expired.
+// checkUnheld gets another client's message only once, because the queue may count the delivery.
 func (r recovery) checkUnheld(ctx context.Context, cluster string, found leftover, queue string) error {
 	policy := found.policy.Name
 	now, exists, err := r.held(ctx, cluster, queue)

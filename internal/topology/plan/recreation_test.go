@@ -517,7 +517,7 @@ func TestConsequences(t *testing.T) {
 		{For: "publishers", Text: `through exchange "audit", "shop": not affected`},
 		{Text: byName},
 		{For: "retries", Text: "orders.retry.30s: their messages wait a few seconds longer"},
-		{For: "afterwards", Text: "moved messages have their original exchange in the header warren-exchange; delivery counts, message TTL and expiration are reset, and x-death counts from RabbitMQ 4.0 on; " +
+		{For: "afterwards", Text: "moved messages have their original exchange in the header warren-exchange; delivery counts, message TTL and expiration are reset, and from RabbitMQ 4.0 on also the counts of x-death; " +
 			`clients that declare queue "orders" must use the new arguments`},
 	}, main.Consequences(topology.Recreation{Policy: v1alpha1.RecreatePolicyMigrate, MaxReady: 100_000}, 812, []string{"orders.retry.30s"}))
 	main.Bindings = nil

@@ -36,7 +36,7 @@ func (r Recreation) Consequences(settings topology.Recreation, messages int64, t
 	after := fmt.Sprintf("clients that declare queue %q must use the new arguments", r.Queue.Name)
 	if moves {
 		after = "moved messages have their original exchange in the header warren-exchange; delivery counts, message TTL and expiration " +
-			"are reset, and x-death counts from RabbitMQ 4.0 on; " + after
+			"are reset, and from RabbitMQ 4.0 on also the counts of x-death; " + after
 	}
 	return append(all, Consequence{"afterwards", after})
 }

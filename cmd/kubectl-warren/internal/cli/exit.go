@@ -124,7 +124,8 @@ func explain(err error) string {
 	case apierrors.IsForbidden(err) && strings.Contains(err.Error(), "at the cluster scope"):
 		return err.Error() + ": -A needs a cluster role; for one namespace, add --namespace NAME"
 	case apierrors.IsForbidden(err):
-		return err.Error() + ": ask for a role in the namespace. Reading needs the role view, and moving dead letters needs the role edit"
+		return err.Error() + ": ask for a role in the namespace. Reading needs the role view. Moving dead letters, and approving or " +
+			"aborting a recreation, need the role edit"
 	}
 	return err.Error()
 }

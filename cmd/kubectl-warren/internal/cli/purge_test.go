@@ -324,7 +324,7 @@ func TestErrorsExplained(t *testing.T) {
 		},
 		"no role for Redrives": {
 			apierrors.NewForbidden(of("redrives"), "", errors.New("not you")),
-			"ask for a role in the namespace. Reading needs the role view, and moving dead letters needs the role edit",
+			"ask for a role in the namespace. Reading needs the role view. Moving dead letters, and approving or aborting a recreation, need the role edit",
 		},
 		"no role for all namespaces": {
 			apierrors.NewForbidden(of("consumerqueues"), "", errors.New("not you at the cluster scope")),

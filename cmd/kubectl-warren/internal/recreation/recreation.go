@@ -19,6 +19,8 @@ func Approve(cq *v1alpha1.ConsumerQueue, hash string) (string, error) {
 	switch {
 	case cq.Spec.RecreatePolicy == "" || cq.Spec.RecreatePolicy == v1alpha1.RecreatePolicyManual:
 		return "", fmt.Errorf("%s: Warren recreates no queue with spec.recreatePolicy Manual. Set WhenEmpty or Migrate", named)
+	case cq.Spec.DriftPolicy == v1alpha1.DriftPolicyReport:
+		return "", fmt.Errorf("%s: Warren recreates no queue with spec.driftPolicy Report. Set Correct", named)
 	case cq.Status.Recreation.IsUnderWay():
 		return "", fmt.Errorf("%s: the recreation is under way. See kubectl warren status %s", named, cq.Name)
 	case cq.Status.ObservedGeneration != cq.Generation:

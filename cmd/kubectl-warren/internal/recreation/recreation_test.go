@@ -36,6 +36,10 @@ func TestApprovalAndAbort(t *testing.T) {
 		want   string // what is said, or the error
 	}{
 		"approve": {say: approve, want: "ConsumerQueue shop/orders: recreation approved, plan sha256:6f1c."},
+		"approve with the driftPolicy Report": {
+			change: func(cq *v1alpha1.ConsumerQueue) { cq.Spec.DriftPolicy = v1alpha1.DriftPolicyReport },
+			say:    approve, want: "ConsumerQueue shop/orders: Warren recreates no queue with spec.driftPolicy Report. Set Correct",
+		},
 		"approve another plan": {
 			say:  func(cq *v1alpha1.ConsumerQueue) (string, error) { return recreation.Approve(cq, "sha256:old") },
 			want: "ConsumerQueue shop/orders: the plan has changed since you saw it. Run kubectl warren plan orders",
