@@ -77,7 +77,7 @@ type Fence struct {
 	Priority float64
 	// Effective is the definition that applies to the queues without the fence.
 	Effective vhost.Arguments
-	// Drops: some of the queues have a maximum length, and drop messages when they are full.
+	// Drops: some of the queues may have a maximum length, and drop messages when they are full.
 	Drops bool
 }
 

@@ -198,8 +198,12 @@ func (r recovery) clearLeftover(ctx context.Context, cluster string, found lefto
 	}
 	name, pattern, definition := found.policy.Name, found.policy.Pattern.String(), found.policy.Definition
 	f := fence.Fence{Name: name, Pattern: pattern, Queues: fence.QueuesOf(pattern), Priority: found.policy.Priority, Effective: definition}
+	if err := r.addUnderlying(ctx, &f); err != nil {
+		return err
+	}
 	// An open fence also has this key. Opening it again changes nothing.
-	closed := definition[vhost.KeyOverflow] == vhost.OverflowRejectPublish
+	isHarmless := f.Drops && definition.Equal(f.Harmless())
+	closed := definition[vhost.KeyOverflow] == vhost.OverflowRejectPublish && !isHarmless
 	inside := sentinelCounts{of: map[string]int{}}
 	for _, queue := range f.Queues {
 		if found.isBare {
@@ -217,6 +221,25 @@ func (r recovery) clearLeftover(ctx context.Context, cluster string, found lefto
 		}
 		return lost.run(ctx)
 	})
+}
+
+// addUnderlying adds to a leftover fence the policy that applies to its queues without it, so that the fence can be made harmless. It adds
+// none if several policies may apply.
+func (r recovery) addUnderlying(ctx context.Context, f *fence.Fence) error {
+	policies, err := r.policies.get(ctx, r.errs)
+	if err != nil {
+		return err
+	}
+	var underlying vhost.Arguments
+	for i, queue := range f.Queues {
+		applied, unclear := holdingPolicy(queue, WithoutFences(policies), false)
+		if unclear != "" || i > 0 && !applied.Definition.Equal(underlying) {
+			return nil
+		}
+		underlying = applied.Definition
+	}
+	f.Effective, f.Drops = underlying, true
+	return nil
 }
 
 // maxClockDifference is how far apart the clocks of two managers of one owner may be.

@@ -25,7 +25,7 @@ func TestWhenLeftoverFencesAreOpened(t *testing.T) {
 		lost  bool     // the lease
 		want  []string // definitions that are written; the broker refuses the connection that the next step needs
 	}{
-		"AMQP leads to the same broker":     {state: ready, want: []string{fence.Fence{}.Open().JSON()}},
+		"AMQP leads to the same broker":     {state: ready, want: []string{fence.Fence{}.Open().JSON(), fence.Fence{}.Harmless().JSON()}},
 		"AMQP may lead to another broker":   {state: State{MayWritePolicies: true}},
 		"the user may not write policies":   {state: State{Matched: true}},
 		"another process has got the lease": {state: ready, lost: true},
