@@ -144,7 +144,8 @@ func (s *scope) checkProtected(ctx context.Context, owner string) error {
 func (s *scope) removeFinalizer(ctx context.Context, kind, note string) error {
 	if recreation := s.status.Recreation; recreation.IsUnderWay() && recreation.Hold != "" {
 		hold := fmt.Sprintf("the recreation of queue %[3]q has not ended: queues %[1]q and %[2]q may hold its messages, and its bindings "+
-			"may lead to queue %[2]q. Move the messages and bindings back to queue %[3]q", recreation.Backlog, recreation.Hold, recreation.Queue)
+			"may lead to queue %[2]q. Move the messages and bindings back to queue %[3]q",
+			recreation.Backlog, recreation.Hold, recreation.Queue)
 		kind, note = corev1.EventTypeWarning, strings.TrimPrefix(note+"; "+hold, "; ")
 	}
 	err := s.patchFinalizer(ctx)

@@ -28,7 +28,7 @@ func (r *Recreator) completeMembers(
 		}
 		log := r.Log.WithValues("queue", rec.Queue.Name, "node", node)
 		if repeats == maxRepeats {
-			log.Info("The queue keeps too few members", "reason", "RabbitMQ has also declared it without this member each time it was repeated")
+			log.Info("The queue keeps too few members", "reason", "RabbitMQ has declared it without this member each time")
 			return nil
 		}
 		log.Info("RabbitMQ has declared a queue without a member on one of its nodes, so the queue is declared again")

@@ -175,7 +175,8 @@ func (d *Deleter) eachRecreationFence(ctx context.Context, queue string, do func
 
 // declareOnceGone waits until a queue is gone and declares it. It returns nil once the queue has its new arguments. In a repeated call the
 // queue had them before, and declareOnceGone returns nil once it has declared the queue again. RabbitMQ can fail to declare a queue right
-// after the deletion: 4.3 sometimes answers cluster_not_formed and closes the connection. So declareOnceGone retries until the context ends.
+// after the deletion: 4.3 sometimes answers cluster_not_formed and closes the connection. So declareOnceGone retries until the context
+// ends.
 func (d *Deleter) declareOnceGone(ctx context.Context, cluster string, recreation Recreation) error {
 	for {
 		err := d.declareIfGone(ctx, cluster, recreation)
