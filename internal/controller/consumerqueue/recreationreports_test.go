@@ -127,7 +127,7 @@ func TestADeletionThatGivesUpARecreationNamesItsQueues(t *testing.T) {
 		}
 	}
 	want := fmt.Sprintf(`the recreation of queue "orders" has not ended: queues %[1]q and %[2]q may hold its messages, and its bindings `+
-		`may lead to queue %[2]q. Move both back to queue "orders"`, under.Backlog, under.Hold)
+		`may lead to queue %[2]q. Move the messages and bindings back to queue "orders"`, under.Backlog, under.Hold)
 	if under.Hold == "" || !strings.Contains(note, want) {
 		t.Errorf("the Event does not say %q:\n%s", want, note)
 	}
