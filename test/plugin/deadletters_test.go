@@ -124,7 +124,7 @@ var _ = Describe("kubectl warren dlq, browsing", func() {
 		}
 		Eventually(viewer).WithArguments("redrive", "orders", "--yes").Should(SatisfyAll(HaveField("Code", 1), HaveField("Out", BeEmpty()),
 			HaveField("ErrOut", ContainSubstring(`cannot create resource "redrives"`)),
-			HaveField("ErrOut", ContainSubstring("ask for a role in the namespace. Reading needs the role view"))))
+			HaveField("ErrOut", ContainSubstring("ask for a role in the namespace. Reading needs the role view. Moving dead letters, and approving or aborting a recreation, need the role edit"))))
 		Eventually(viewer).WithArguments("purge", "orders", "--expected-at-most=2", "--yes").Should(SatisfyAll(HaveField("Code", 1), HaveField("Out", BeEmpty()),
 			HaveField("ErrOut", ContainSubstring(`cannot create resource "purges"`)),
 			HaveField("ErrOut", ContainSubstring("deleting dead letters needs the role admin in the namespace"))))

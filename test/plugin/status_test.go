@@ -164,7 +164,7 @@ var _ = Describe("kubectl warren", func() {
 			HaveField("Code", 1), HaveField("ErrOut", ContainSubstring("-A needs a cluster role"))))
 		Expect(w.warren("dlq", "redrive", "orders", "--yes", "--as=viewer")).To(SatisfyAll(
 			HaveField("Code", 1), HaveField("ErrOut", ContainSubstring(`cannot create resource "redrives"`)),
-			HaveField("ErrOut", ContainSubstring("need the role edit"))))
+			HaveField("ErrOut", ContainSubstring("Moving dead letters, and approving or aborting a recreation, need the role edit"))))
 	})
 
 	It("lists the missing objects", Extended, func() {

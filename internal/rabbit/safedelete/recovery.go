@@ -201,8 +201,8 @@ func (r recovery) clearLeftover(ctx context.Context, cluster string, found lefto
 	if err := r.addUnderlying(ctx, &f); err != nil {
 		return err
 	}
-	// An open fence also has this key. Opening it again changes nothing.
 	isHarmless := f.Drops && definition.Equal(f.Harmless())
+	// An open fence also has this key. Opening it again changes nothing.
 	closed := definition[vhost.KeyOverflow] == vhost.OverflowRejectPublish && !isHarmless
 	inside := sentinelCounts{of: map[string]int{}}
 	for _, queue := range f.Queues {
@@ -230,9 +230,10 @@ func (r recovery) addUnderlying(ctx context.Context, f *fence.Fence) error {
 	if err != nil {
 		return err
 	}
+	policies = WithoutFences(policies)
 	var underlying vhost.Arguments
 	for i, queue := range f.Queues {
-		applied, unclear := holdingPolicy(queue, WithoutFences(policies), false)
+		applied, unclear := holdingPolicy(queue, policies, false)
 		if unclear != "" || i > 0 && !applied.Definition.Equal(underlying) {
 			return nil
 		}
