@@ -1,6 +1,39 @@
 package vhost
 
-import "testing"
+import (
+	"errors"
+	"testing"
+)
+
+// A busy machine may stop the manager during a match. So one match that takes too long does not make a pattern slow.
+func TestAMatchThatTakesTooLongIsRepeated(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		tooLong int
+		matched bool
+		want    Match
+		slow    bool
+	}{
+		"the first match is too long":              {tooLong: 1, matched: true, want: MatchYes},
+		"all matches but the last are too long":    {tooLong: matchAttempts - 1, matched: false, want: MatchNo},
+		"each match is too long, as of (a+)+(?!b)": {tooLong: matchAttempts, matched: true, want: MatchUnknown, slow: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			matches := 0
+			got, slow := new(compiledPattern).evaluate(func() (bool, error) {
+				matches++
+				if matches <= test.tooLong {
+					return false, errors.New("match timeout")
+				}
+				return test.matched, nil
+			})
+			if got != test.want || slow != test.slow {
+				t.Errorf("match %v and slow %v, want %v and %v", got, slow, test.want, test.slow)
+			}
+		})
+	}
+}
 
 // Matches that are long, but shorter than matchTime, also make a pattern slow. Some long matches among many do not.
 func TestHeavyMatches(t *testing.T) {

@@ -25,6 +25,8 @@ const (
 const (
 	// matchTime limits a match that backtracks endlessly. regexp2 measures time in steps of 100 ms.
 	matchTime = 100 * time.Millisecond
+	// matchAttempts is how often a match that exceeds matchTime is tried: a busy machine may stop the manager during any match.
+	matchAttempts = 3
 	// slowPatterns is the number of slow patterns at which all patterns of a vhost are MatchUnknown, so that a vhost full of slow patterns
 	// costs seconds instead of minutes.
 	slowPatterns = 8
@@ -92,20 +94,29 @@ func (p Pattern) Match(name string) Match {
 	if c.expression == nil || c.asciiOnly && !isASCII(name) || c.slow.Load() || p.vhost.slow.Load() >= slowPatterns {
 		return MatchUnknown
 	}
-	began := time.Now()
-	matched, err := c.expression.MatchRunes(bytesAsRunes(name))
-	if c.count(time.Since(began)) || err != nil {
-		if !c.slow.Swap(true) {
-			p.vhost.slow.Add(1)
+	runes := bytesAsRunes(name)
+	match, slow := c.evaluate(func() (bool, error) { return c.expression.MatchRunes(runes) })
+	if slow && !c.slow.Swap(true) {
+		p.vhost.slow.Add(1)
+	}
+	return match
+}
+
+// evaluate calls match, which returns an error if it exceeds matchTime, and reports whether the pattern is slow.
+func (c *compiledPattern) evaluate(match func() (bool, error)) (result Match, slow bool) {
+	for range matchAttempts {
+		began := time.Now()
+		matched, err := match()
+		slow = c.count(time.Since(began))
+		switch {
+		case err != nil:
+			continue
+		case matched:
+			return MatchYes, slow
 		}
+		return MatchNo, slow
 	}
-	switch {
-	case err != nil:
-		return MatchUnknown
-	case matched:
-		return MatchYes
-	}
-	return MatchNo
+	return MatchUnknown, true
 }
 
 // count counts a match, and reports whether too many were heavy. A busy machine makes a few matches heavy.
