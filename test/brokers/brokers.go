@@ -209,7 +209,7 @@ func (b Broker) call(tb TB, method string, body any, path ...string) []byte {
 	)
 	Persist(func() bool {
 		status, answer, err = b.ask(method, body, path)
-		return err != nil || status < http.StatusInternalServerError || method == http.MethodPost
+		return err == nil && status < http.StatusInternalServerError || method == http.MethodPost
 	})
 	gone := status == http.StatusNotFound && (method == http.MethodDelete || path[0] == "vhost-limits")
 	if err != nil || status >= http.StatusMultipleChoices && !gone {
@@ -218,10 +218,10 @@ func (b Broker) call(tb TB, method string, body any, path ...string) []byte {
 	return answer
 }
 
-// Persist repeats a request that a busy broker refuses, for a limited time, until try returns true.
+// Persist calls try until it returns true, for a limited time. A busy broker refuses requests, or does not answer within a minute.
 func Persist(try func() (done bool)) {
 	// Cleanups call this, so the test's context may have ended. The caller knows the result of the last try.
-	_ = wait.PollUntilContextTimeout(context.Background(), time.Second, deadline.For(10*time.Second), true,
+	_ = wait.PollUntilContextTimeout(context.Background(), time.Second, deadline.For(20*time.Second), true,
 		func(context.Context) (bool, error) { return try(), nil })
 }
 

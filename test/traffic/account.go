@@ -2,6 +2,7 @@ package traffic
 
 import (
 	"crypto/rand"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -123,14 +124,15 @@ func drain(
 		if connection, err = vhost.Connect("drain-" + rand.Text()[:8]); err == nil {
 			deliveries, total, err = subscribe(vhost, connection, existing(vhost, queues))
 		}
-		return !brokers.IsBusy(err) // otherwise the broker has closed the connection
+		if err != nil && connection != nil {
+			_ = connection.Close()
+		}
+		return !brokers.IsBusy(err) && !isGone(err)
 	})
-	if connection != nil {
-		defer func() { _ = connection.Close() }()
-	}
 	if err != nil {
 		tb.Fatalf("drain vhost %q: %v", vhost.Name, err)
 	}
+	defer func() { _ = connection.Close() }()
 	patience := func() time.Duration {
 		if total > 0 {
 			return max(quiet, deadline.For(15*time.Second))
@@ -156,6 +158,13 @@ func drain(
 			timer.Reset(patience())
 		}
 	}
+}
+
+// isGone reports whether a queue no longer exists. A busy broker lists a quorum queue while it starts it, and removes the queue if
+// it does not start in time.
+func isGone(err error) bool {
+	reply, ok := errors.AsType[*amqp.Error](err)
+	return ok && reply.Code == amqp.NotFound
 }
 
 // existing returns the queues that exist.
