@@ -28,20 +28,20 @@ func (c *cluster) undeploy(calls string) error {
 	return err
 }
 
-// followRemoval runs the commands of docs/installation.md that remove finalizers.
+// followRemoval runs the commands of docs/installation.md that delete the manager and remove finalizers.
 func (c *cluster) followRemoval() {
 	GinkgoHelper()
 	page, err := os.ReadFile(filepath.Join(Checkout, "docs", "installation.md"))
 	Expect(err).NotTo(HaveOccurred())
 	var found []string
 	for _, block := range regexp.MustCompile("(?s)```sh\n(.*?)```").FindAllStringSubmatch(string(page), -1) {
-		if strings.Contains(block[1], `{"finalizers":null}`) {
+		if strings.Contains(block[1], "delete apiservice ") || strings.Contains(block[1], `{"finalizers":null}`) {
 			found = append(found, block[1])
 		}
 	}
-	Expect(found).To(HaveLen(1))
+	Expect(found).To(HaveLen(2))
 	folder := filepath.Dir(kubectlWithoutWaiting(filepath.Join(GinkgoT().TempDir(), "calls")))
-	command := exec.CommandContext(ctx(), "bash", "-euo", "pipefail", "-c", found[0])
+	command := exec.CommandContext(ctx(), "bash", "-euo", "pipefail", "-c", strings.Join(found, ""))
 	command.Env = append(os.Environ(), "KUBECONFIG="+c.KubeConfig, "PATH="+folder+":"+os.Getenv("PATH"))
 	output, err := command.CombinedOutput()
 	Expect(err).NotTo(HaveOccurred(), "%s", output)

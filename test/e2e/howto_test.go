@@ -76,7 +76,7 @@ var _ = Describe("The how-to", Extended, func() {
 	It("on a TTL recreates the queue with three commands", func() {
 		w := newWorld(newest)
 		kube.Kubectl("create", "deployment", "orders-consumer", "--image=none", "--namespace="+w.Namespace)
-		page := w.follow("change-a-ttl.md", "Three commands")
+		page := w.follow("change-a-ttl.md", "Consumers can pause")
 		page.given("orders", oneHour)
 		consumer := traffic.Consume(GinkgoTB(), w.VHost, "orders", func(traffic.Delivery) traffic.Action { return traffic.Ack })
 		w.VHost.Publish("shop", "order.placed", "first")
@@ -96,7 +96,7 @@ var _ = Describe("The how-to", Extended, func() {
 	It("on a TTL recreates a queue without consumers with the same commands", func() {
 		w := newWorld(newest)
 		kube.Kubectl("create", "deployment", "orders-consumer", "--image=none", "--namespace="+w.Namespace)
-		page := w.follow("change-a-ttl.md", "Three commands")
+		page := w.follow("change-a-ttl.md", "Consumers can pause")
 		page.given("orders", oneHour)
 		page.step()
 		page.step()
