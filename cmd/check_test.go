@@ -68,7 +68,7 @@ func TestCheckOfAnInstallation(t *testing.T) {
 				checks++
 				return true, &coordinationv1.Lease{Spec: coordinationv1.LeaseSpec{HolderIdentity: &test.holder, RenewTime: &renewed}}, nil
 			})
-			limit := 200 * time.Millisecond
+			limit := deadline.For(time.Second)
 			if test.want == "" {
 				limit = deadline.For(10 * time.Second)
 			}

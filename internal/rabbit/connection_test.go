@@ -294,9 +294,7 @@ func TestEachProtocolWorksWithoutTheOther(t *testing.T) {
 		return nil
 	})
 	rabbittest.MustBe(t, connection.Refresh(t.Context()), brokererr.ErrUnreachable, "503")
-	if err := connection.Apply(t.Context(), rabbittest.OneQueue); err != nil {
-		t.Fatal(err)
-	}
+	NewWithT(t).Eventually(func() error { return connection.Apply(t.Context(), rabbittest.OneQueue) }).WithTimeout(rabbittest.Within).Should(Succeed())
 	if observed, _ := connection.Observe(rabbittest.NamesOf(rabbittest.OneQueue)); len(observed.Queues) != 1 {
 		t.Error("without the management API nothing is written through")
 	}

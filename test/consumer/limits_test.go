@@ -188,7 +188,7 @@ func TestALimiterThatGrantsNothingCostsNoAttempt(t *testing.T) {
 		w.Publish("", "orders", bodies(messages)...)
 		g.Eventually(w.Ready).WithArguments("orders").WithTimeout(deadline.For(20 * time.Second)).Should(Equal(messages - 10))
 		g.Eventually(w.Ready).WithArguments("orders").WithTimeout(deadline.For(20 * time.Second)).Should(Equal(messages))
-		g.Expect(running.Health()).To(SatisfyAll(HaveField("Paused", BeTrue()), HaveField("Ready", BeTrue())))
+		g.Eventually(running.Health).WithTimeout(deadline.For(time.Second)).Should(SatisfyAll(HaveField("Paused", BeTrue()), HaveField("Ready", BeTrue())))
 		close(open)
 		g.Eventually(seen.different).WithTimeout(deadline.For(20 * time.Second)).Should(Equal(messages))
 		g.Expect(running.Health().Reconnects).To(BeZero())

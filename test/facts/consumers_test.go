@@ -115,9 +115,9 @@ func TestListingsOfConsumers(t *testing.T) {
 // A quorum queue with x-expires is deleted despite repeated passive declarations. A classic queue stays.
 func TestPassiveDeclarationsDoNotDelayExpiry(t *testing.T) {
 	onEachBroker(t, func(w *world) {
+		w.quorum("quorum", "x-expires", 10000) // first, because a busy broker takes seconds for it
 		w.DeclareQueue("alone", map[string]any{"x-queue-type": vhost.TypeClassic, "x-expires": 1000})
 		w.DeclareQueue("classic", map[string]any{"x-queue-type": vhost.TypeClassic, "x-expires": 10000})
-		w.quorum("quorum", "x-expires", 10000)
 		quorum, classic := w.counter(), w.counter()
 		w.eventually(func() bool {
 			_, classicExists := classic.consumers("classic")

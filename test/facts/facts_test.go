@@ -49,7 +49,10 @@ func on(t *testing.T, some []brokers.Broker, test func(w *world)) {
 				t.Fatal(err)
 			}
 			w := &world{VHost: broker.NewVHost(t), t: t, version: version}
-			w.connection, err = w.Connect("facts")
+			brokers.Persist(func() bool { // a busy broker starts a vhost late
+				w.connection, err = w.Connect("facts")
+				return err == nil
+			})
 			if err != nil {
 				t.Fatal(err)
 			}

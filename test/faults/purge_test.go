@@ -22,7 +22,7 @@ var _ = Describe("A Purge", Label("redrive"), func() {
 		even := redriven / 2
 		for i := range mishaps {
 			name := "killed-" + strconv.Itoa(i)
-			r.purge(name, even, even/10+1)
+			r.purge(name, even, even/40+1)
 			r.EventuallyPurge(name, HaveField("Status.AtMost", Not(BeNil())), HaveField("Status.Deleted", HaveValue(BeNumerically(">", i-1))))
 			r.manager.Kill()
 			r.manager = startManager(r.world)

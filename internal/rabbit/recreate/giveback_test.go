@@ -285,7 +285,6 @@ func TestRecreationKeepsAMessageThatTheBacklogRefuses(t *testing.T) {
 	before := vh.Definitions()
 	run := recreation(t, vh, nil)
 	run.record.AcceptsPast = true
-	run.nextUntil(swapping)
 	run.survives = func(step string) bool {
 		if step == safedelete.StepFenced {
 			vh.DeleteQueue(run.record.Backlog())
@@ -293,7 +292,7 @@ func TestRecreationKeepsAMessageThatTheBacklogRefuses(t *testing.T) {
 		}
 		return true
 	}
-	if err := run.next(); recreate.ReasonOf(err) != recreate.MessageNotMoved || run.record.DeleteSent {
+	if err := run.swap(); recreate.ReasonOf(err) != recreate.MessageNotMoved || run.record.DeleteSent {
 		t.Errorf("%v, delete sent: %t", err, run.record.DeleteSent)
 	}
 	run.survives, run.record.phase = nil, givingBack

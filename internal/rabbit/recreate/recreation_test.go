@@ -122,8 +122,19 @@ func (r *recreating) restart() {
 	r.connection = nil
 }
 
-// next works on the phase that is recorded.
-func (r *recreating) next() (err error) {
+// next works on the phase that is recorded, again if the broker is too busy to start a queue. Then it has also closed the connection.
+func (r *recreating) next() error {
+	r.t.Helper()
+	for begun := time.Now(); ; r.restart() {
+		err := r.attempt()
+		if !errors.Is(err, brokererr.ErrQueueNotStarted) || time.Since(begun) > rabbittest.Within {
+			return err
+		}
+	}
+}
+
+// attempt works once on the phase that is recorded.
+func (r *recreating) attempt() (err error) {
 	if r.connection == nil {
 		r.connection = rabbittest.ConnectedWith(r.t, r.config, r.timeouts)
 	}
@@ -176,14 +187,26 @@ func (r *recreating) next() (err error) {
 	return err
 }
 
-// nextUntil works on all phases before the given one. It tries again if the broker is too busy to start a queue.
+// nextUntil works on all phases before the given one.
 func (r *recreating) nextUntil(before phase) {
 	r.t.Helper()
-	for begun := time.Now(); r.record.phase != before; {
-		err := r.next()
-		if err != nil && (!errors.Is(err, brokererr.ErrQueueNotStarted) || time.Since(begun) > rabbittest.Within) {
+	for r.record.phase != before {
+		if err := r.next(); err != nil {
 			r.t.Fatal(err)
 		}
+	}
+}
+
+// swap works on the phase swapping, and on those before it. It tries again if the broker is too slow for a proof.
+func (r *recreating) swap() error {
+	r.t.Helper()
+	for begun := time.Now(); ; {
+		r.nextUntil(swapping)
+		err := r.next()
+		if recreate.ReasonOf(err) != recreate.NotProven || r.record.DeleteSent || time.Since(begun) > rabbittest.Within {
+			return err
+		}
+		r.record.phase = emptying
 	}
 }
 
@@ -544,8 +567,7 @@ func TestRecreationRefusesMessagesPastBindings(t *testing.T) {
 					}
 					return true
 				}
-				run.nextUntil(swapping)
-				if err := run.next(); recreate.ReasonOf(err) != recreate.PublishersPastBindings || run.past != 1 || run.record.DeleteSent {
+				if err := run.swap(); recreate.ReasonOf(err) != recreate.PublishersPastBindings || run.past != 1 || run.record.DeleteSent {
 					t.Errorf("%v, %d past the bindings, delete sent: %v", err, run.past, run.record.DeleteSent)
 				}
 				run.survives, run.record.phase = nil, givingBack
@@ -773,11 +795,7 @@ func TestRecreationGoesBackFromAClosedFence(t *testing.T) {
 				vh.Send("direct", "orders", messages...)
 				run := recreation(t, vh, nil)
 				run.survives = func(step string) bool { return step != safedelete.StepProven }
-				var err error
-				for err == nil {
-					err = run.next()
-				}
-				if !errors.Is(err, crashpoint.ErrCrashed) || !isFenced(vh) {
+				if err := run.swap(); !errors.Is(err, crashpoint.ErrCrashed) || !isFenced(vh) {
 					t.Fatalf("no crash behind a fence: %v", err)
 				}
 				run.restart()
