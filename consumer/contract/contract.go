@@ -76,7 +76,7 @@ const MaxPause = 10 * time.Minute
 
 // Pause asks consumers to stop consuming, to return what they have not handled, and to keep running.
 type Pause struct {
-	// ID identifies the recreation of the queue. Another ID is another pause.
+	// ID identifies the pause. Another ID is another pause.
 	ID string `json:"id"`
 	// Until is when the consumers consume again, even if the contract still asks for the pause. It is a time of the operator's clock.
 	Until time.Time `json:"until"`

@@ -66,7 +66,7 @@ func (v *vhostScope) pauseConsumers(next plan.Recreation, moment plan.Moment, in
 		verdict.Message += fmt.Sprintf("; Warren asks them to pause when another recreation ends, because %d queues of this vhost are "+
 			"being recreated, which is the maximum", maxRecreations)
 	default:
-		paused := plan.Paused(moment.Status, moment.Now, v.newRecreationID)
+		paused := plan.Paused(moment.Status, moment.Now)
 		v.status.Recreation = &paused
 		v.addEvent(corev1.EventTypeNormal, eventConsumersPaused, "Recreate", fmt.Sprintf(
 			"Warren asks the consumers of queue %q to pause until %s at the latest. ConfigMap %q contains the request",
@@ -103,10 +103,10 @@ func (s *scope) syncPause(ctx context.Context) (again time.Duration, err error) 
 	ends, isPaused := plan.PauseEnds(recreation)
 	stops := !s.isSwapping() && (!s.cq.DeletionTimestamp.IsZero() || s.cq.Spec.Suspend || !recreates(s.cq))
 	if isPaused && !stops && now.Before(ends) {
-		if stored := s.cq.Status.Recreation; stored == nil || stored.ID != recreation.ID || stored.Pause == nil {
+		if stored := s.cq.Status.Recreation; stored == nil || plan.PauseID(stored) != plan.PauseID(recreation) || stored.Pause == nil {
 			return slotAgain, nil // the status is written first
 		}
-		err := s.writePause(ctx, &consumercontract.Pause{ID: recreation.ID, Until: recreation.Pause.Until.UTC()})
+		err := s.writePause(ctx, &consumercontract.Pause{ID: plan.PauseID(recreation), Until: recreation.Pause.Until.UTC()})
 		if needsUserAction(err) {
 			log.FromContext(ctx).Info("The contract cannot ask the consumers to pause", "reason", conditions.ErrorSummary(err))
 			s.reportUnwrittenPause(err)

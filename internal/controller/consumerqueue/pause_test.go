@@ -19,6 +19,7 @@ import (
 	"github.com/warren-mq/warren/internal/controller/conditions"
 	"github.com/warren-mq/warren/internal/controller/controllertest"
 	"github.com/warren-mq/warren/internal/rabbit/brokererr"
+	"github.com/warren-mq/warren/internal/topology/plan"
 	"github.com/warren-mq/warren/internal/topology/topologytest"
 )
 
@@ -54,7 +55,7 @@ func (w *recreationWorld) pause() string {
 	w.settle() // records the pause
 	topologytest.Equal(w.t, "paused before the status was written", "", w.paused())
 	w.once()
-	topologytest.Equal(w.t, "paused", w.get().Status.Recreation.ID, w.paused())
+	topologytest.Equal(w.t, "paused", plan.PauseID(w.get().Status.Recreation), w.paused())
 	return w.paused()
 }
 
@@ -246,8 +247,10 @@ func TestAPauseWithoutARecreation(t *testing.T) {
 	topologytest.Equal(t, "paused a minute later", "", w.paused())
 	age(11 * time.Minute)
 	w.restart()
+	planned := w.get().Status.Recreation.ID
 	next := w.pause()
 	topologytest.Equal(t, "the next pause has another id", true, next != id)
+	topologytest.Equal(t, "the recreation that a user could have aborted before", planned, w.get().Status.Recreation.ID)
 }
 
 func TestAPauseOfAllConsumersWithoutARecreation(t *testing.T) {

@@ -75,6 +75,9 @@ func (v *vhostScope) planRecreation(comparison plan.Comparison, outcome summary)
 	if verdict.Begins {
 		verdict, begun = v.decideRecreation(next, moment)
 	}
+	if _, isPaused := plan.PauseEnds(v.status.Recreation); begun == nil && !isPaused {
+		v.recreations.free(v.key()) // an earlier reconciliation could not write that the recreation begins
+	}
 	v.requeueWithin(verdict.Again)
 	return v.summaryOfVerdict(comparison, outcome, verdict), begun
 }

@@ -1250,6 +1250,18 @@ func TestAQueueWaitsForASlotWithoutInspections(t *testing.T) {
 	topologytest.Equal(t, "phases after another recreation has ended", allPhases, w.engine.taken())
 }
 
+// The status that would have begun the recreation could not be written, and now the queue has a consumer.
+func TestAQueueThatWaitsForConsumersHasNoSlot(t *testing.T) {
+	t.Parallel()
+	w := newRecreationWorld(t, whenEmpty)
+	w.engine.seen.Consumers = 1
+	here := recreationPlace{endpoint: "memory:5672", vhost: "/"}
+	w.reconciler.recreations.reserve(controllertest.Orders, here, false)
+	w.wantTTL(whenEmpty)
+	w.settle()
+	topologytest.Equal(t, "taken slots", 0, w.reconciler.recreations.others(client.ObjectKey{}, here))
+}
+
 // Sixteen queues of a vhost are recreated at a time, so that a hundred do not open a hundred connections.
 func TestSlotsOfRecreations(t *testing.T) {
 	t.Parallel()

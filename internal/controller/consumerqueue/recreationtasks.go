@@ -235,6 +235,13 @@ func (r *recreationTasks) rest(key client.ObjectKey) {
 	}
 }
 
+// free frees the slot of a ConsumerQueue whose recreation has not begun.
+func (r *recreationTasks) free(key client.ObjectKey) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	delete(r.slots, key)
+}
+
 // release frees the slot, and forgets the task unless it runs.
 func (r *recreationTasks) release(key client.ObjectKey) {
 	r.mu.Lock()

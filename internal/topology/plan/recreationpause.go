@@ -63,15 +63,17 @@ func (r Recreation) PauseConsumers(m Moment, consumers ConsumerCounts, configMap
 	return true, ""
 }
 
-// Paused returns the status of a recreation whose consumers are asked to pause. Consumers limit each pause by its id, so every new pause
-// gets a new id.
-func Paused(status v1alpha1.RecreationStatus, now time.Time, newID func() string) v1alpha1.RecreationStatus {
-	if status.Pauses > 0 {
-		status.ID = newID()
-	}
+// Paused returns the status of a recreation whose consumers are asked to pause.
+func Paused(status v1alpha1.RecreationStatus, now time.Time) v1alpha1.RecreationStatus {
 	status.Pauses++
 	status.Pause = &v1alpha1.ConsumerPause{Until: metav1.NewTime(now.Add(contract.MaxPause)).Rfc3339Copy()}
 	return status
+}
+
+// PauseID returns the id of the pause of a recreation. Consumers limit a pause by its id, so every pause has another one. The id of the
+// recreation does not change, because a user may name it in order to abort.
+func PauseID(status *v1alpha1.RecreationStatus) string {
+	return fmt.Sprintf("%s-%d", status.ID, status.Pauses)
 }
 
 // PauseEnds returns when the pause of a recreation ends if nothing else happens; false if the consumers are not asked to pause.

@@ -84,15 +84,16 @@ func TestWhichQueuesAreRecreatedWithTheirMessages(t *testing.T) {
 	}
 }
 
-// Consumers limit a pause by its id, so two pauses never have the same one.
+// Consumers limit a pause by its id, so two pauses never have the same one. An abort names the recreation, whose id stays.
 func TestEachPauseHasAnotherID(t *testing.T) {
 	t.Parallel()
-	newID := func() string { return "new" }
-	first := plan.Paused(v1alpha1.RecreationStatus{ID: "id"}, now, newID)
+	first := plan.Paused(v1alpha1.RecreationStatus{ID: "id"}, now)
 	topologytest.Equal(t, "first", v1alpha1.RecreationStatus{
 		ID: "id", Pauses: 1, Pause: &v1alpha1.ConsumerPause{Until: metav1.NewTime(now.Add(10 * time.Minute))},
 	}, first)
-	topologytest.Equal(t, "second", "new", plan.Paused(first, now, newID).ID)
+	second := plan.Paused(first, now)
+	topologytest.Equal(t, "recreation", "id", second.ID)
+	topologytest.Equal(t, "pauses", []string{"id-1", "id-2"}, []string{plan.PauseID(&first), plan.PauseID(&second)})
 }
 
 func TestWhenAPauseEnds(t *testing.T) {
@@ -112,7 +113,7 @@ func TestWhenAPauseEnds(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			status := plan.Paused(v1alpha1.RecreationStatus{Phase: test.phase}, now, nil)
+			status := plan.Paused(v1alpha1.RecreationStatus{Phase: test.phase}, now)
 			if test.ended {
 				status.EndPause()
 			}
