@@ -53,6 +53,9 @@ func (r *Recreator) Divert(
 	if err := retry.Sleep(ctx, r.Errors, registering); err != nil {
 		return err
 	}
+	if err := r.bindRecorded(ctx, rec, rec.Hold()); err != nil { // since an earlier call, another client may have deleted the hold
+		return err
+	}
 	_, err := r.divertAll(ctx, rec, record)
 	return err
 }

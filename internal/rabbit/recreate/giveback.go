@@ -85,16 +85,16 @@ func (r *Recreator) bindIfUnbound(ctx context.Context, rec Recreation) error {
 	if err != nil || len(bindings) > 0 {
 		return err
 	}
-	return r.bindRecorded(ctx, rec)
+	return r.bindRecorded(ctx, rec, rec.Queue.Name)
 }
 
-// bindRecorded declares the recorded bindings after another client has deleted the hold, and with it the bindings of the hold. It skips a
+// bindRecorded binds a queue as recorded after another client has deleted the hold, and with it the bindings of the hold. It skips a
 // binding whose exchange was deleted, too.
-func (r *Recreator) bindRecorded(ctx context.Context, rec Recreation) error {
+func (r *Recreator) bindRecorded(ctx context.Context, rec Recreation, queue string) error {
 	for _, binding := range rec.Bindings {
-		err := r.bind(ctx, rec.Queue.Name, []vhost.Binding{binding})
+		err := r.bind(ctx, queue, []vhost.Binding{binding})
 		if errors.Is(err, brokererr.ErrNotFound) {
-			if now, uncounted := r.count(ctx, rec.Queue.Name); uncounted == nil && now.Exists {
+			if now, uncounted := r.count(ctx, queue); uncounted == nil && now.Exists {
 				continue
 			}
 		}
@@ -249,7 +249,7 @@ func (r *Recreator) rebind(ctx context.Context, rec Recreation) error {
 		return err
 	}
 	if !hold.Exists {
-		return r.bindRecorded(ctx, rec)
+		return r.bindRecorded(ctx, rec, rec.Queue.Name)
 	}
 	kept, err := r.bindingsOf(ctx, rec, rec.Queue.Name)
 	if err != nil {

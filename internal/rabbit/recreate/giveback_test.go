@@ -47,6 +47,36 @@ func TestRecreationBindsTheQueueAlthoughAMessageCannotBeMoved(t *testing.T) {
 	})
 }
 
+// Another client deletes the hold after Warren has recorded the bindings and removed them from the queue. Then the manager crashes.
+func TestRecreationRestoresTheBindingsOfAHoldThatIsDeleted(t *testing.T) {
+	rabbittest.Each(t, func(t *testing.T, vh *brokers.VHost) {
+		boundQueue(vh, nil)
+		before := vh.Definitions()
+		run := recreation(t, vh, nil)
+		run.mustCrashAfter(recreate.StepUnbound)
+		run.survives = nil
+		vh.DeleteQueue(run.record.Hold())
+		run.run()
+		run.mustBeAsBefore(before, true)
+	})
+}
+
+// Another client deletes the hold and binds the queue again, so that the binding cannot move to the hold. Repeating the swap would not help.
+func TestRecreationGoesBackWithoutItsHold(t *testing.T) {
+	rabbittest.Each(t, func(t *testing.T, vh *brokers.VHost) {
+		boundQueue(vh, nil)
+		before := vh.Definitions()
+		run := recreation(t, vh, nil)
+		run.nextUntil(swapping)
+		vh.DeleteQueue(run.record.Hold())
+		vh.Bind("direct", "orders", "orders", nil)
+		topologytest.Equal(t, "Swap", recreate.OperationRefused, recreate.ReasonOf(run.swap()))
+		run.record.phase = givingBack
+		run.run()
+		run.mustBeAsBefore(before, false)
+	})
+}
+
 // A publisher sets the header warren-expiration itself, to a value that RabbitMQ refuses as an expiration.
 func TestRecreationGivesBackAMessageWithTheHeaderOfWarren(t *testing.T) {
 	t.Parallel()

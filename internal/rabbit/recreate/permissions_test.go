@@ -50,6 +50,26 @@ func TestRecreationGivesBackWithoutRights(t *testing.T) {
 	}
 }
 
+// The user may configure Warren's names, but not the queue. RabbitMQ refuses the delete, so no delete is running, and the recreation is
+// backed out.
+func TestRecreationWhoseDeleteIsRefused(t *testing.T) {
+	rabbittest.Each(t, func(t *testing.T, vh *brokers.VHost) {
+		boundQueue(vh, nil)
+		before := vh.Definitions()
+		run := recreation(t, vh, nil)
+		run.config = limitedConfig(t, vh, []string{"^warren-", ".*", ".*"})
+		if err := run.swap(); recreate.ReasonOf(err) != recreate.MissingPermission || run.record.DeleteSent {
+			t.Errorf("%v, delete sent: %t", err, run.record.DeleteSent)
+		}
+		if isFenced(vh) {
+			t.Error("the queue is still fenced")
+		}
+		run.record.phase = givingBack
+		run.run()
+		run.mustBeAsBefore(before, false)
+	})
+}
+
 // The user loses its rights during the recreation. A recreation that ended would leave its objects behind, and with the hold also messages.
 func TestRecreationEndsOnceRightsComeBack(t *testing.T) {
 	t.Parallel()

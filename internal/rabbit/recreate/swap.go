@@ -124,7 +124,10 @@ func (r *Recreator) awaitName(ctx context.Context, rec Recreation) error {
 // down. If another client has bound the queue since Divert, messages may have come through its bindings.
 func (r *Recreator) emptyAgain(ctx context.Context, rec Recreation, swapped *Swapped) error {
 	late, err := r.divertAll(ctx, rec, nil)
-	if err != nil {
+	switch {
+	case errors.Is(err, brokererr.ErrNotFound): // another client has deleted the hold
+		return withReason(OperationRefused, err)
+	case err != nil:
 		return err
 	}
 	if late {

@@ -78,6 +78,9 @@ func (r removal) deleteFrom(ctx context.Context, g *group, groups <-chan *group)
 	case errors.Is(own, crashpoint.ErrCrashed):
 		r.fail(g, crashpoint.ErrCrashed)
 	case err != nil:
+		if errors.Is(err, brokererr.ErrAccessRefused) {
+			restoration(r).refused(ctx, g, queue)
+		}
 		r.fail(g, wrapQueue(queue, err))
 	case g != nil: // the channel is older than channelAge
 		r.deleteFrom(ctx, g, groups)

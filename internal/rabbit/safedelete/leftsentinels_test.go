@@ -7,6 +7,7 @@ import (
 	"time"
 
 	. "github.com/onsi/gomega"
+	"github.com/onsi/gomega/types"
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"github.com/warren-mq/warren/internal/rabbit/fence"
@@ -77,9 +78,14 @@ func TestASentinelBehindManyMessagesIsNotForgotten(t *testing.T) {
 			g.Expect(connection.Refresh(t.Context())).To(Succeed())
 			return fencesSeen(connection)
 		}
-		harmless := ConsistOf(And(HaveField("Name", name), HaveField("Definition", Equal(fence.Fence{Effective: underlying}.Harmless()))))
-		g.Eventually(left).WithTimeout(rabbittest.Within).WithPolling(50 * time.Millisecond).Should(harmless)
-		g.Consistently(left).WithTimeout(time.Second).WithPolling(100*time.Millisecond).Should(harmless, "the record of the sentinels")
+		harmless := func() types.GomegaMatcher {
+			return ConsistOf(And(HaveField("Name", name), HaveField("Definition", Equal(fence.Fence{Effective: underlying}.Harmless()))))
+		}
+		g.Eventually(left).WithTimeout(rabbittest.Within).WithPolling(50 * time.Millisecond).Should(harmless())
+		g.Consistently(left).WithTimeout(time.Second).WithPolling(100*time.Millisecond).Should(harmless(), "the record of the sentinels")
+		underlying[vhost.KeyMaxLengthBytes] = int64(2 << 20)
+		vh.SetPolicy("underlying", brokers.Policy{Pattern: "^orders$", ApplyTo: "queues", Priority: 1, Definition: underlying})
+		g.Eventually(left).WithTimeout(rabbittest.Within).WithPolling(50*time.Millisecond).Should(harmless(), "a change of the policy takes effect")
 
 		channel, err := dialed(t, vh).Channel()
 		g.Expect(err).NotTo(HaveOccurred())

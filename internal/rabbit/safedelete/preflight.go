@@ -291,10 +291,12 @@ func withSlot[T any](deletions *register, errs brokererr.Errors, request func(co
 
 // WithoutFences returns the policies that are not fences of Warren.
 func WithoutFences(policies []vhost.Policy) []vhost.Policy {
-	return slices.DeleteFunc(slices.Clone(policies), func(p vhost.Policy) bool {
-		_, own := fence.ParseName(p.Name)
-		return own && !p.Operator
-	})
+	return slices.DeleteFunc(slices.Clone(policies), isFence)
+}
+
+func isFence(policy vhost.Policy) bool {
+	_, own := fence.ParseName(policy.Name)
+	return own && !policy.Operator
 }
 
 // checkUnhindered fails if another policy may override the planned fences.

@@ -201,9 +201,11 @@ func (r recovery) clearLeftover(ctx context.Context, cluster string, found lefto
 	if err := r.addUnderlying(ctx, &f); err != nil {
 		return err
 	}
-	isHarmless := f.Drops && definition.Equal(f.Harmless())
 	// An open fence also has this key. Opening it again changes nothing.
-	closed := definition[vhost.KeyOverflow] == vhost.OverflowRejectPublish && !isHarmless
+	closed := definition[vhost.KeyOverflow] == vhost.OverflowRejectPublish
+	if f.Drops { // otherwise a policy that a user has changed would have no effect
+		closed = !definition.Equal(f.Harmless())
+	}
 	inside := sentinelCounts{of: map[string]int{}}
 	for _, queue := range f.Queues {
 		if found.isBare {

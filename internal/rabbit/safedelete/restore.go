@@ -97,6 +97,18 @@ func (r restoration) send(g *group, queue string) {
 	r.sent[queue] = time.Now()
 }
 
+// refused records that the broker refused a queue.delete for lack of a permission, so that it is not deleting the queue. If the queue of a
+// recreation is gone, the broker refused only the declaration after the delete.
+func (r restoration) refused(ctx context.Context, g *group, queue string) {
+	if _, exists, err := r.deleter.held(ctx, r.cluster, queue); err != nil || !exists {
+		return
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	delete(r.sent, queue)
+	g.begun = g.begun && g.recreation == nil // other queues of a deletion may be gone
+}
+
 // isSent reports whether a queue.delete may have been sent, whatever the broker answered.
 func (r restoration) isSent(queue string) bool {
 	r.mu.Lock()

@@ -124,9 +124,15 @@ func (q *queueStats) drops() bool {
 const maxPossible = 1000
 
 // DropLimits returns the lowest numbers of messages and of bytes beyond which a queue may drop its oldest messages, math.MaxInt64 if
-// there is no such number. A policy that may be in effect counts. Both numbers are zero if too many policies may be in effect.
+// there is no such number. A policy that may be in effect counts. A fence also counts, because a leftover fence may have former settings of
+// the policy below. Both numbers are zero if too many policies may be in effect.
 func DropLimits(queue string, arguments vhost.Arguments, policies []vhost.Policy) (messages, bytes int64) {
 	users, operators := PossibleDefinitions(queue, policies), vhost.PossibleDefinitions(queue, policies, true)
+	for _, policy := range policies {
+		if isFence(policy) && policy.Match(queue, vhost.TypeQuorum) != vhost.MatchNo {
+			users = append(users, policy.Definition)
+		}
+	}
 	if len(users)*len(operators) > maxPossible {
 		return 0, 0
 	}
