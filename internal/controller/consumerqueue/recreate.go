@@ -76,7 +76,7 @@ func (v *vhostScope) planRecreation(comparison plan.Comparison, outcome summary)
 		verdict, begun = v.decideRecreation(next, moment)
 	}
 	if _, isPaused := plan.PauseEnds(v.status.Recreation); begun == nil && !isPaused {
-		v.recreations.free(v.key()) // an earlier reconciliation could not write that the recreation begins
+		v.recreations.rest(v.key()) // an earlier reconciliation could not write that the recreation begins
 	}
 	v.requeueWithin(verdict.Again)
 	return v.summaryOfVerdict(comparison, outcome, verdict), begun

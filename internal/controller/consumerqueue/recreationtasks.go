@@ -226,20 +226,13 @@ func (r *recreationTasks) others(key client.ObjectKey, place recreationPlace) (t
 	return taken
 }
 
-// rest frees the slot of a suspended ConsumerQueue, unless its task runs.
+// rest frees the slot of a ConsumerQueue that waits or is suspended, unless its task runs.
 func (r *recreationTasks) rest(key client.ObjectKey) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if task := r.of[key]; task == nil || !task.isRunning() {
 		delete(r.slots, key)
 	}
-}
-
-// free frees the slot of a ConsumerQueue whose recreation has not begun.
-func (r *recreationTasks) free(key client.ObjectKey) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	delete(r.slots, key)
 }
 
 // release frees the slot, and forgets the task unless it runs.
