@@ -358,6 +358,12 @@ func IsBusy(err error) bool {
 		(strings.Contains(reply.Reason, "cluster_not_formed") || strings.Contains(reply.Reason, "noproc"))
 }
 
+// IsNotFound reports whether the broker refused an operation because a queue or an exchange does not exist.
+func IsNotFound(err error) bool {
+	reply, ok := errors.AsType[*amqp.Error](err)
+	return ok && reply.Code == amqp.NotFound
+}
+
 // onChannel runs a step on a channel of a new connection.
 func (v *VHost) onChannel(step func(*amqp.Channel) error) (connected bool, err error) {
 	connection, err := v.Connect("test")

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"crypto/tls"
-	"errors"
 	"fmt"
 	"net/http"
 	"os"
@@ -14,7 +13,6 @@ import (
 	"testing"
 	"time"
 
-	amqp "github.com/rabbitmq/amqp091-go"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -331,8 +329,7 @@ func (w *world) isGone(queue string) bool {
 		return false
 	}
 	_, err = channel.QueueDeclarePassive(queue, true, false, false, false, nil)
-	reply, ok := errors.AsType[*amqp.Error](err)
-	return ok && reply.Code == amqp.NotFound
+	return brokers.IsNotFound(err)
 }
 
 // condition is a condition without times and random parts.

@@ -1,13 +1,13 @@
 package facts
 
 import (
-	"errors"
 	"net/url"
 	"testing"
 
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"github.com/warren-mq/warren/internal/vhost"
+	"github.com/warren-mq/warren/test/brokers"
 )
 
 // counter counts the consumers of queues with passive declarations.
@@ -27,7 +27,7 @@ func (w *world) counter() *counter {
 func (a *counter) consumers(queue string) (count int, exists bool) {
 	a.w.t.Helper()
 	declared, err := a.channel.QueueDeclarePassive(queue, true, false, false, false, nil)
-	if refusal := (&amqp.Error{}); errors.As(err, &refusal) && refusal.Code == amqp.NotFound {
+	if brokers.IsNotFound(err) {
 		return 0, false
 	}
 	a.w.must(err)

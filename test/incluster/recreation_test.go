@@ -1,7 +1,6 @@
 package incluster
 
 import (
-	"errors"
 	"fmt"
 	"os"
 	"regexp"
@@ -12,13 +11,13 @@ import (
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
-	amqp "github.com/rabbitmq/amqp091-go"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/warren-mq/warren/api/v1alpha1"
 	"github.com/warren-mq/warren/consumer/contract"
+	"github.com/warren-mq/warren/test/brokers"
 	"github.com/warren-mq/warren/test/deadline"
 	. "github.com/warren-mq/warren/test/gitenv"
 	. "github.com/warren-mq/warren/test/testenv"
@@ -258,8 +257,7 @@ func (c *cluster) shippingConsumers() int {
 	channel, err := connection.Channel()
 	Expect(err).NotTo(HaveOccurred())
 	queue, err := channel.QueueDeclarePassive("shipping", true, false, false, false, nil)
-	var refused *amqp.Error
-	if errors.As(err, &refused) && refused.Code == amqp.NotFound {
+	if brokers.IsNotFound(err) {
 		return 0
 	}
 	Expect(err).NotTo(HaveOccurred())

@@ -2,7 +2,6 @@ package traffic
 
 import (
 	"crypto/rand"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -127,7 +126,8 @@ func drain(
 		if err != nil && connection != nil {
 			_ = connection.Close()
 		}
-		return !brokers.IsBusy(err) && !isGone(err)
+		// A busy broker lists a quorum queue while it starts it, and removes the queue if it does not start in time.
+		return !brokers.IsBusy(err) && !brokers.IsNotFound(err)
 	})
 	if err != nil {
 		tb.Fatalf("drain vhost %q: %v", vhost.Name, err)
@@ -158,13 +158,6 @@ func drain(
 			timer.Reset(patience())
 		}
 	}
-}
-
-// isGone reports whether a queue no longer exists. A busy broker lists a quorum queue while it starts it, and removes the queue if
-// it does not start in time.
-func isGone(err error) bool {
-	reply, ok := errors.AsType[*amqp.Error](err)
-	return ok && reply.Code == amqp.NotFound
 }
 
 // existing returns the queues that exist.
